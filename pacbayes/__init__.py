@@ -1,0 +1,1 @@
+"""PAC-Bayes certificates: bounds, codes, locks and evidence. Imports without torch."""

@@ -1,0 +1,57 @@
+"""Certified accuracy: from losses on the sample and bits of the message to a number for new prompts."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Protocol
+
+from pacbayes.bounds.binomial import binomial_risk_lower, log_failure_probability
+from pacbayes.bounds.concentration import (
+    catoni_risk_upper,
+    hoeffding_risk_upper,
+    kl_risk_upper,
+    maurer_seeger_risk_upper,
+)
+
+
+class AccuracyBound(Protocol):
+    """A lower limit of the accuracy from the number of correct answers, failing with probability exp(log_eta)."""
+
+    def __call__(self, correct: int, n: int, *, log_eta: float) -> float: ...
+
+
+def _complement(risk_upper: Callable[..., float]) -> AccuracyBound:
+    def accuracy_lower(correct: int, n: int, *, log_eta: float) -> float:
+        # 1 - u is rounded to nearest; one more unit keeps it below the exact difference.
+        return max(0.0, 1.0 - risk_upper(n - correct, n, log_eta=log_eta) - 2.0**-53)
+
+    return accuracy_lower
+
+
+# The binomial's lower limit for the rate of correct answers is computed directly, which keeps tiny accuracies precise.
+ACCURACY_BOUNDS: Mapping[str, AccuracyBound] = MappingProxyType(
+    {
+        "binomial": binomial_risk_lower,
+        "kl": _complement(kl_risk_upper),
+        "maurer_seeger": _complement(maurer_seeger_risk_upper),
+        "hoeffding": _complement(hoeffding_risk_upper),
+        "catoni": _complement(catoni_risk_upper),
+    }
+)
+
+
+def certified_accuracy(losses: int, n: int, *, bits: float, delta: float, bound: str = "binomial") -> float:
+    """With probability at least 1 - delta, every coded policy is at least this accurate on new prompts; rounded down.
+
+    Args:
+        losses: wrong answers of the decoded policy on the n prompts of the sample; every doubt counts as a loss.
+        n: number of independent prompts, n >= 1.
+        bits: -log2 of the policy's prior probability, everything after the lock included; 0 for a policy fixed beforehand.
+        delta: probability with which the statement may fail, in (0, 1).
+        bound: one of `ACCURACY_BOUNDS`, fixed before the sample was seen. The best of several would be a choice that pays.
+
+    Raises:
+        ValueError: an argument is out of range or the bound is not known.
+    """
+    if bound not in ACCURACY_BOUNDS:
+        raise ValueError(f"unknown bound {bound!r}; expected one of {', '.join(ACCURACY_BOUNDS)}")
+    return ACCURACY_BOUNDS[bound](n - losses, n, log_eta=log_failure_probability(bits, delta))
