@@ -1,0 +1,567 @@
+"""Locks: what was fixed before the outcomes, in which order, and the seeds and noise that follow from it.
+
+1. A :class:`MethodLock` fixes everything that a certificate depends on but the prompts: model, template, verifier, n,
+   M, δ, the bound and the whole menu of codes.
+2. Its digest, with a public random number (the *beacon*) where there is one, is the seed from which the prompts are
+   drawn.
+3. A :class:`SampleLock` holds the ordered digests of those prompts and is numbered as one more attempt at the same
+   claim.
+4. The digests of both locks, with the beacon, are the root of the noise.
+
+Locks hold no time, path, run name, training seed or hardware: running the same method twice is the same attempt.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Protocol, Self, TypeVar
+
+import pydantic
+from pydantic import ConfigDict, Field, model_validator
+
+from pacbayes.canonical import CanonicalError, canonical_json, digest, parse_json, write_atomic
+from pacbayes.codes import MenuEntry
+from pacbayes.gumbel import SPECIFICATION
+
+HexDigest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+DecimalShare = Annotated[str, Field(pattern=r"^0\.[0-9]{1,12}$")]
+MAXIMUM_PROMPTS = 10_000_000
+
+
+class LockError(ValueError):
+    """A lock is missing, unreadable, or disagrees with what was locked before; the message is one sentence."""
+
+
+class Frozen(pydantic.BaseModel):
+    """Base of everything that is locked: immutable, nothing unknown, nothing converted, no NaN."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, populate_by_name=True)
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON object, absent optional values as null."""
+        return self.model_dump(mode="json", by_alias=True)
+
+
+class Claim(Frozen):
+    """What is claimed about what. Attempts are counted per (base digest, domain, population)."""
+
+    base: Name
+    base_digest: HexDigest
+    domain: Name
+    population: Name
+
+    @property
+    def key(self) -> str:
+        """Digest under which attempts are counted. A base renamed is the same base."""
+        return digest([self.base_digest, self.domain, self.population])
+
+
+class ModelDigests(Frozen):
+    """SHA-256 of the base model's files, as the engine loads them."""
+
+    weights: HexDigest
+    tokenizer: HexDigest
+    config: HexDigest
+
+
+class PopulationLock(Frozen):
+    """What "new prompts" means, and the template that makes model input of them."""
+
+    description: Annotated[str, Field(min_length=1, max_length=20_000)]
+    digest: HexDigest
+    template: str
+    template_digest: HexDigest
+
+
+class Generation(Frozen):
+    """How completions are generated. ``max_new_tokens`` counts tokens, ``temperature`` divides logits."""
+
+    temperature: Annotated[float, Field(gt=0)]
+    max_new_tokens: Annotated[int, Field(ge=1, le=1_000_000)]
+    stop: str | None
+    engine: Name
+    dtype: Name
+    batch_size: Annotated[int, Field(ge=1, le=1_000_000)]
+
+
+class Iid(Frozen):
+    """The prompts are independent draws from the population."""
+
+    kind: Literal["iid"] = "iid"
+
+
+class FinitePool(Frozen):
+    """The prompts are a uniform subset of a pool that was committed before the draw."""
+
+    kind: Literal["finite_pool"] = "finite_pool"
+    pool_digest: HexDigest
+    pool_size: Annotated[int, Field(ge=1, le=MAXIMUM_PROMPTS)]
+
+
+class DeltaShare(Frozen):
+    """The part of δ that one statement may fail with, as a decimal text such as "0.05"."""
+
+    name: Name
+    value: DecimalShare
+
+
+class Reported(Frozen):
+    """The domains that this method will be reported for;
+    ``jointly`` if their statements are meant to hold all at once.
+    """
+
+    domains: Annotated[tuple[Name, ...], Field(strict=False, min_length=1)]
+    jointly: bool
+
+
+class Lock(Frozen):
+    """A lock as a file: canonical JSON whose SHA-256 is the lock's digest."""
+
+    kind_of_lock: ClassVar[str]
+
+    def to_bytes(self) -> bytes:
+        """Canonical JSON; what :func:`write_lock` writes, so that ``sha256sum`` of the file gives the digest."""
+        return canonical_json(self.to_json())
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 (hex) of the canonical JSON."""
+        return hashlib.sha256(self.to_bytes()).hexdigest()
+
+
+class MethodLock(Lock):
+    """Everything that is fixed before the prompts are drawn.
+
+    ``prompts`` is n and ``draws`` is M of the bound; ``heldout`` fresh prompts are scored beside them. ``bit_lines``
+    names the lines that the bit ledger will have; ``delta_shares`` add up to at most ``delta``.
+    """
+
+    kind_of_lock: ClassVar[str] = "method lock"
+
+    schema_: Annotated[Literal["prlvr/method-lock/1"], Field(alias="schema")] = "prlvr/method-lock/1"
+    purpose: Literal["certificate", "development"]
+    claim: Claim
+    model: ModelDigests
+    population: PopulationLock
+    verifier: Name
+    generation: Generation
+    noise: str = SPECIFICATION
+    design: Annotated[Iid | FinitePool, Field(discriminator="kind")]
+    prompts: Annotated[int, Field(ge=1, le=MAXIMUM_PROMPTS)]
+    draws: Annotated[int, Field(ge=1, le=10_000)] = 1
+    heldout: Annotated[int, Field(ge=0, le=MAXIMUM_PROMPTS)] = 0
+    delta: DecimalShare
+    delta_shares: Annotated[tuple[DeltaShare, ...], Field(strict=False, min_length=1)]
+    bit_lines: Annotated[tuple[Name, ...], Field(strict=False, min_length=1)] = ("menu entry", "vector", "attempt")
+    bound: Name
+    menu: Annotated[tuple[MenuEntry, ...], Field(strict=False, min_length=1)]
+    reported: Reported
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.noise != SPECIFICATION:
+            raise ValueError(f"this version draws its noise by {SPECIFICATION!r}, the lock asks for {self.noise!r}")
+        total = sum((Decimal(share.value) for share in self.delta_shares), Decimal(0))
+        if not 0 < Decimal(self.delta) < 1:
+            raise ValueError(f"delta must lie in (0, 1), got {self.delta}")
+        if total > Decimal(self.delta):
+            raise ValueError(f"the shares of delta add up to {total}, more than delta = {self.delta}")
+        if any(Decimal(share.value) == 0 for share in self.delta_shares):
+            raise ValueError("a share of delta is zero")
+        for what, names in (
+            ("delta_shares", [share.name for share in self.delta_shares]),
+            ("bit_lines", list(self.bit_lines)),
+            ("menu", [entry.name for entry in self.menu]),
+            ("reported.domains", list(self.reported.domains)),
+        ):
+            if len(set(names)) < len(names):
+                raise ValueError(f"a name appears twice in {what}: {', '.join(names)}")
+        if self.claim.domain not in self.reported.domains:
+            raise ValueError(f"the claim's domain {self.claim.domain!r} is not among the reported domains")
+        if sum(Fraction(entry.probability) for entry in self.menu) > 1:
+            raise ValueError("the probabilities of the menu add up to more than 1")
+        if isinstance(self.design, FinitePool) and self.prompts + self.heldout > self.design.pool_size:
+            raise ValueError(
+                f"{self.prompts} + {self.heldout} prompts do not fit into a pool of {self.design.pool_size}"
+            )
+        return self
+
+
+class LockedItem(Frozen):
+    """One prompt of a sample. ``digest`` covers prompt, gold, tests and database;
+    ``occurrence`` counts earlier items with the same prompt.
+    """
+
+    digest: HexDigest
+    prompt_digest: HexDigest
+    occurrence: Annotated[int, Field(ge=0, lt=MAXIMUM_PROMPTS)]
+
+
+class HasDigests(Protocol):
+    """What a lock needs of an item: ``domains.Item`` has it, and so has :class:`LockedItem`."""
+
+    @property
+    def digest(self) -> str: ...
+    @property
+    def prompt_digest(self) -> str: ...
+
+
+class SampleLock(Lock):
+    """The prompts, in order, drawn after the method was locked. ``attempt`` counts from 1;
+    0 in a development run, which is not counted.
+    """
+
+    kind_of_lock: ClassVar[str] = "sample lock"
+
+    schema_: Annotated[Literal["prlvr/sample-lock/1"], Field(alias="schema")] = "prlvr/sample-lock/1"
+    method: HexDigest
+    beacon: Name | None
+    seed: HexDigest
+    attempt: Annotated[int, Field(ge=0, le=1_000_000)]
+    previous: HexDigest | None
+    items: Annotated[tuple[LockedItem, ...], Field(strict=False, min_length=1)]
+    heldout: Annotated[tuple[LockedItem, ...], Field(strict=False)] = ()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.seed != sample_seed(self.method, self.beacon):
+            raise ValueError("the seed does not follow from the method's digest and the beacon")
+        if (self.previous is None) != (self.attempt <= 1):
+            raise ValueError(f"attempt {self.attempt} {'needs' if self.attempt > 1 else 'has no'} previous attempt")
+        for split, items in (("items", self.items), ("heldout", self.heldout)):
+            for index, (item, expected) in enumerate(zip(items, _occurrences(items), strict=True)):
+                if item.occurrence != expected:
+                    raise ValueError(
+                        f"{split}[{index}] is occurrence {expected} of its prompt, the lock says {item.occurrence}"
+                    )
+        return self
+
+    def split(self, name: str) -> tuple[LockedItem, ...]:
+        """The items of the split "sample" or "heldout"."""
+        if name not in ("sample", "heldout"):
+            raise ValueError(f"a split is called sample or heldout, got {name!r}")
+        return self.items if name == "sample" else self.heldout
+
+    def check_method(self, method: MethodLock) -> None:
+        """Raise LockError unless this sample was drawn for that method."""
+        if self.method != method.digest:
+            raise LockError(
+                f"the sample lock belongs to method {self.method[:12]}…, "
+                f"the method lock has the digest {method.digest[:12]}…"
+            )
+        for what, found, expected in (
+            ("prompts", self.items, method.prompts),
+            ("held-out prompts", self.heldout, method.heldout),
+        ):
+            if len(found) != expected:
+                raise LockError(f"the method lock declares {expected} {what}, the sample lock holds {len(found)}")
+        if (self.attempt == 0) != (method.purpose == "development"):
+            raise LockError(f"attempt number {self.attempt} does not fit the purpose {method.purpose!r}")
+
+
+def _occurrences(items: Iterable[HasDigests]) -> Iterator[int]:
+    seen: Counter[str] = Counter()
+    for item in items:
+        yield seen[item.prompt_digest]
+        seen[item.prompt_digest] += 1
+
+
+def lock_items(items: Iterable[HasDigests]) -> tuple[LockedItem, ...]:
+    """Items as a lock holds them: digests and the occurrence that keeps the noise of repeated prompts apart."""
+    items = tuple(items)
+    return tuple(
+        LockedItem(digest=item.digest, prompt_digest=item.prompt_digest, occurrence=occurrence)
+        for item, occurrence in zip(items, _occurrences(items), strict=True)
+    )
+
+
+# --- what follows from the locks --------------------------------------------------------------------------------------
+
+
+def derive(label: str, *parts: str | None) -> str:
+    """H(label, parts): a hex digest that no other label or parts give (SHA-256 of canonical JSON, an injective
+    encoding).
+    """
+    return digest(["prlvr/1", label, *parts])
+
+
+def sample_seed(method: str, beacon: str | None) -> str:
+    """Seed of the prompts: known only once the method is locked and the beacon has been published."""
+    return derive("sample", method, beacon)
+
+
+def noise_root(method: str, sample: str, beacon: str | None) -> str:
+    """Root of the noise on the sample, from the digests of both locks and the beacon."""
+    return derive("noise", method, sample, beacon)
+
+
+def heldout_seed(method: str, beacon: str | None) -> str:
+    """Seed of the held-out prompts."""
+    return derive("held-out sample", method, beacon)
+
+
+def heldout_noise_root(method: str, sample: str, beacon: str | None) -> str:
+    """Root of the noise on the held-out prompts."""
+    return derive("held-out noise", method, sample, beacon)
+
+
+def attempt_weight(number: int) -> Fraction:
+    """The prior weight of the t-th attempt: w_1 = 15/16, w_t = 1 / (16 t (t - 1)); all weights add up to 1."""
+    if number < 1:
+        raise ValueError(f"attempts count from 1, got {number}")
+    return Fraction(15, 16) if number == 1 else Fraction(1, 16 * number * (number - 1))
+
+
+def attempt_bits(number: int) -> float:
+    """What the t-th sample of the same claim pays: -log2 w_t bits (0.0931 for the first, 5 for the second)."""
+    weight = attempt_weight(number)
+    return math.log2(weight.denominator) - math.log2(weight.numerator)
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+LockType = TypeVar("LockType", bound=Lock)
+
+
+def write_lock(path: str | os.PathLike[str], lock: Lock) -> None:
+    """Write a lock once. The same content again is no change.
+
+    Raises:
+        LockError: the file exists and holds another lock (the message names the first field that differs).
+        OSError: the file cannot be written.
+    """
+    path = Path(path)
+    data = lock.to_bytes()
+    if not path.exists():
+        write_atomic(path, data)
+    elif path.read_bytes() != data:
+        found = read_lock(path, type(lock))
+        where = first_difference(found.to_json(), lock.to_json()) or "its form"
+        raise LockError(
+            f"{path} was locked before with another content: {where}; "
+            "a changed method needs a new run directory and a new sample"
+        )
+
+
+def read_lock(path: str | os.PathLike[str], kind: type[LockType]) -> LockType:
+    """Read and validate a lock.
+
+    Raises:
+        LockError: the file is missing, is not canonical JSON, or is no valid lock of that kind.
+    """
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise LockError(f"{path}: {error.strerror or error}") from error
+    return parse_lock(data, kind, name=str(path))
+
+
+def parse_lock(data: bytes, kind: type[LockType], *, name: str) -> LockType:
+    """A lock from the bytes of its file; ``name`` is used in messages. Raises LockError."""
+    try:
+        parse_json(data)
+        lock = kind.model_validate_json(data)
+        canonical = lock.to_bytes()
+    except pydantic.ValidationError as error:
+        raise LockError(f"{name} is no valid {kind.kind_of_lock}: {one_line(error)}") from error
+    except CanonicalError as error:
+        raise LockError(f"{name} is no valid {kind.kind_of_lock}: {error}") from error
+    if canonical != data:
+        raise LockError(f"{name} is not the canonical JSON of its content")
+    return lock
+
+
+def one_line(error: pydantic.ValidationError) -> str:
+    """The first complaint of pydantic, as one line with its place."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(str(part) for part in first["loc"])
+    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    return f"{place + ': ' if place else ''}{first['msg'].replace(chr(10), ' ')[:300]}{more}"
+
+
+def first_difference(old: Any, new: Any, path: str = "") -> str | None:
+    """The first place where two JSON values differ, as "place: old became new"; None if they are equal."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        for key in sorted(old.keys() | new.keys()):
+            found = first_difference(old.get(key), new.get(key), f"{path}.{key}" if path else str(key))
+            if found:
+                return found
+        return None
+    if (
+        isinstance(old, Sequence)
+        and isinstance(new, Sequence)
+        and not isinstance(old, str)
+        and not isinstance(new, str)
+    ):
+        for index, (a, b) in enumerate(zip(old, new, strict=False)):
+            found = first_difference(a, b, f"{path}[{index}]")
+            if found:
+                return found
+        return None if len(old) == len(new) else f"{path} had {len(old)} elements and now has {len(new)}"
+    if old == new and type(old) is type(new):
+        return None
+    return f"{path or 'the value'} was {_short(old)} and now is {_short(new)}"
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else text[:57] + "…"
+
+
+# --- attempts ---------------------------------------------------------------------------------------------------------
+
+
+class AttemptEntry(Frozen):
+    """One line of the log: one sample lock, chained to the one before it for the same claim."""
+
+    schema_: Annotated[Literal["prlvr/attempt/1"], Field(alias="schema")] = "prlvr/attempt/1"
+    claim: HexDigest
+    number: Annotated[int, Field(ge=1)]
+    method: HexDigest
+    beacon: Name | None
+    sample: HexDigest
+    previous: HexDigest | None
+
+
+class AttemptLog:
+    """The append-only log of sample locks, JSON lines, shared by all runs on one machine.
+
+    Each sample lock of a claim pays for all that were drawn before it, used or not, so the number is given when the
+    prompts are drawn. The same method and beacon draw the same prompts and are the same attempt. Development runs are
+    not counted and cannot be certified.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    def register(
+        self,
+        method: MethodLock,
+        items: Iterable[HasDigests],
+        heldout: Iterable[HasDigests] = (),
+        *,
+        beacon: str | None = None,
+    ) -> SampleLock:
+        """Number a sample and return its lock.
+
+        Args:
+            method: the locked method.
+            items: the n prompts drawn with ``sample_seed(method.digest, beacon)``, in order.
+            heldout: the held-out prompts drawn with ``heldout_seed(method.digest, beacon)``, in order.
+            beacon: the public random number, if there is one.
+
+        Raises:
+            LockError: the counts are not the method's, the log is damaged, or the same method and beacon were
+                registered with other prompts (a gold corrected after the lock, or a population that does not follow
+                from its seed).
+            OSError: the log cannot be written.
+        """
+        locked, locked_heldout = lock_items(items), lock_items(heldout)
+
+        def lock(number: int, previous: str | None) -> SampleLock:
+            seed = sample_seed(method.digest, beacon)
+            sample = SampleLock(
+                method=method.digest,
+                beacon=beacon,
+                seed=seed,
+                attempt=number,
+                previous=previous,
+                items=locked,
+                heldout=locked_heldout,
+            )
+            sample.check_method(method)
+            return sample
+
+        if method.purpose == "development":
+            return lock(0, None)
+        with self._open() as descriptor:
+            earlier = [entry for entry in self._read(descriptor) if entry.claim == method.claim.key]
+            for entry in earlier:
+                if (entry.method, entry.beacon) == (method.digest, beacon):
+                    sample = lock(entry.number, entry.previous)
+                    if sample.digest != entry.sample:
+                        raise LockError(
+                            f"attempt {entry.number} was registered in {self.path} with other prompts or golds "
+                            "for the same method and beacon"
+                        )
+                    return sample
+            previous = earlier[-1].sample if earlier else None
+            sample = lock(len(earlier) + 1, previous)
+            entry = AttemptEntry(
+                claim=method.claim.key,
+                number=sample.attempt,
+                method=method.digest,
+                beacon=beacon,
+                sample=sample.digest,
+                previous=previous,
+            )
+            self._append(descriptor, canonical_json(entry.to_json()) + b"\n")
+            return sample
+
+    def entries(self) -> list[AttemptEntry]:
+        """All attempts in the log, oldest first. Raises LockError if a line or the chain is damaged."""
+        if not self.path.exists():
+            return []
+        with self._open() as descriptor:
+            return self._read(descriptor)
+
+    @contextmanager
+    def _open(self) -> Iterator[int]:
+        """The log's descriptor under an exclusive lock; two runs that register at once wait for each other."""
+        import fcntl  # POSIX only; the rest of the package also runs elsewhere
+
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def _read(self, descriptor: int) -> list[AttemptEntry]:
+        entries: list[AttemptEntry] = []
+        last: dict[str, AttemptEntry] = {}
+        with open(descriptor, "rb", closefd=False) as file:
+            file.seek(0)
+            data = file.read()
+        # A last line without its end was being written when the machine stopped: its lock was never handed out.
+        for number, line in enumerate(data.split(b"\n")[:-1], start=1):
+            try:
+                parse_json(line)
+                entry = AttemptEntry.model_validate_json(line)
+            except (CanonicalError, pydantic.ValidationError) as error:
+                raise LockError(f"{self.path}, line {number}, is no attempt: {str(error).splitlines()[0]}") from error
+            before = last.get(entry.claim)
+            if (entry.number, entry.previous) != ((before.number + 1, before.sample) if before else (1, None)):
+                raise LockError(
+                    f"{self.path}, line {number}, does not follow the attempt before it: a line was removed or changed"
+                )
+            last[entry.claim] = entry
+            entries.append(entry)
+        return entries
+
+    def _append(self, descriptor: int, line: bytes) -> None:
+        end = os.lseek(descriptor, 0, os.SEEK_END)
+        while end > 0 and os.pread(descriptor, 1, end - 1) != b"\n":
+            end -= 1
+        os.ftruncate(descriptor, end)
+        os.lseek(descriptor, end, os.SEEK_SET)
+        try:
+            written = os.write(descriptor, line)
+            os.fsync(descriptor)
+        except OSError:
+            os.ftruncate(descriptor, end)
+            raise
+        if written != len(line):
+            os.ftruncate(descriptor, end)
+            raise OSError(f"only {written} of {len(line)} bytes could be written to {self.path}")
