@@ -14,27 +14,24 @@ Locks hold no time, path, run name, training seed or hardware: running the same 
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Protocol, Self, TypeVar
+from typing import Annotated, ClassVar, Literal, Protocol, Self, TypeVar
 
 import pydantic
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from pacbayes.canonical import CanonicalError, canonical_json, digest, parse_json, write_atomic
 from pacbayes.codes import MenuEntry
 from pacbayes.gumbel import SPECIFICATION
+from pacbayes.schema import DecimalFraction, FileName, Frozen, HexDigest, Name, Text, first_difference, one_line
 
-HexDigest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-Name = Annotated[str, Field(min_length=1, max_length=200)]
-DecimalShare = Annotated[str, Field(pattern=r"^0\.[0-9]{1,12}$")]
 MAXIMUM_PROMPTS = 10_000_000
 
 
@@ -42,27 +39,20 @@ class LockError(ValueError):
     """A lock is missing, unreadable, or disagrees with what was locked before; the message is one sentence."""
 
 
-class Frozen(pydantic.BaseModel):
-    """Base of everything that is locked: immutable, nothing unknown, nothing converted, no NaN."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, populate_by_name=True)
-
-    def to_json(self) -> dict[str, Any]:
-        """The JSON object, absent optional values as null."""
-        return self.model_dump(mode="json", by_alias=True)
-
-
 class Claim(Frozen):
-    """What is claimed about what. Attempts are counted per (base digest, domain, population)."""
+    """What is claimed about what. Attempts are counted per (base digest, domain, population).
+
+    ``base_digest`` is the digest of the base model's weights: the same weights under another name are the same base.
+    """
 
     base: Name
     base_digest: HexDigest
-    domain: Name
+    domain: FileName
     population: Name
 
     @property
     def key(self) -> str:
-        """Digest under which attempts are counted. A base renamed is the same base."""
+        """Digest under which attempts are counted."""
         return digest([self.base_digest, self.domain, self.population])
 
 
@@ -77,7 +67,7 @@ class ModelDigests(Frozen):
 class PopulationLock(Frozen):
     """What "new prompts" means, and the template that makes model input of them."""
 
-    description: Annotated[str, Field(min_length=1, max_length=20_000)]
+    description: Text
     digest: HexDigest
     template: str
     template_digest: HexDigest
@@ -112,7 +102,7 @@ class DeltaShare(Frozen):
     """The part of δ that one statement may fail with, as a decimal text such as "0.05"."""
 
     name: Name
-    value: DecimalShare
+    value: DecimalFraction
 
 
 class Reported(Frozen):
@@ -120,18 +110,16 @@ class Reported(Frozen):
     ``jointly`` if their statements are meant to hold all at once.
     """
 
-    domains: Annotated[tuple[Name, ...], Field(strict=False, min_length=1)]
+    domains: Annotated[tuple[FileName, ...], Field(strict=False, min_length=1)]
     jointly: bool
 
 
 class Lock(Frozen):
-    """A lock as a file: canonical JSON whose SHA-256 is the lock's digest."""
+    """A lock as a file: canonical JSON whose SHA-256 is the lock's digest, so that ``sha256sum`` of the file gives
+    it.
+    """
 
     kind_of_lock: ClassVar[str]
-
-    def to_bytes(self) -> bytes:
-        """Canonical JSON; what :func:`write_lock` writes, so that ``sha256sum`` of the file gives the digest."""
-        return canonical_json(self.to_json())
 
     @property
     def digest(self) -> str:
@@ -160,7 +148,7 @@ class MethodLock(Lock):
     prompts: Annotated[int, Field(ge=1, le=MAXIMUM_PROMPTS)]
     draws: Annotated[int, Field(ge=1, le=10_000)] = 1
     heldout: Annotated[int, Field(ge=0, le=MAXIMUM_PROMPTS)] = 0
-    delta: DecimalShare
+    delta: DecimalFraction
     delta_shares: Annotated[tuple[DeltaShare, ...], Field(strict=False, min_length=1)]
     bit_lines: Annotated[tuple[Name, ...], Field(strict=False, min_length=1)] = ("menu entry", "vector", "attempt")
     bound: Name
@@ -186,6 +174,8 @@ class MethodLock(Lock):
         ):
             if len(set(names)) < len(names):
                 raise ValueError(f"a name appears twice in {what}: {', '.join(names)}")
+        if self.claim.base_digest != self.model.weights:
+            raise ValueError("claim.base_digest must be the digest of the base model's weights, model.weights")
         if self.claim.domain not in self.reported.domains:
             raise ValueError(f"the claim's domain {self.claim.domain!r} is not among the reported domains")
         if sum(Fraction(entry.probability) for entry in self.menu) > 1:
@@ -379,43 +369,6 @@ def parse_lock(data: bytes, kind: type[LockType], *, name: str) -> LockType:
     if canonical != data:
         raise LockError(f"{name} is not the canonical JSON of its content")
     return lock
-
-
-def one_line(error: pydantic.ValidationError) -> str:
-    """The first complaint of pydantic, as one line with its place."""
-    first = error.errors(include_url=False, include_input=False)[0]
-    place = ".".join(str(part) for part in first["loc"])
-    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    return f"{place + ': ' if place else ''}{first['msg'].replace(chr(10), ' ')[:300]}{more}"
-
-
-def first_difference(old: Any, new: Any, path: str = "") -> str | None:
-    """The first place where two JSON values differ, as "place: old became new"; None if they are equal."""
-    if isinstance(old, Mapping) and isinstance(new, Mapping):
-        for key in sorted(old.keys() | new.keys()):
-            found = first_difference(old.get(key), new.get(key), f"{path}.{key}" if path else str(key))
-            if found:
-                return found
-        return None
-    if (
-        isinstance(old, Sequence)
-        and isinstance(new, Sequence)
-        and not isinstance(old, str)
-        and not isinstance(new, str)
-    ):
-        for index, (a, b) in enumerate(zip(old, new, strict=False)):
-            found = first_difference(a, b, f"{path}[{index}]")
-            if found:
-                return found
-        return None if len(old) == len(new) else f"{path} had {len(old)} elements and now has {len(new)}"
-    if old == new and type(old) is type(new):
-        return None
-    return f"{path or 'the value'} was {_short(old)} and now is {_short(new)}"
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 60 else text[:57] + "…"
 
 
 # --- attempts ---------------------------------------------------------------------------------------------------------
