@@ -1,4 +1,4 @@
-"""Bounds on the accuracy of a policy on new prompts, each as a tail inverted in log space and rounded against the claim."""
+"""Bounds on the accuracy of a policy on new prompts: tails inverted in log space, rounded against the claim."""
 
 from pacbayes.bounds.accuracy import ACCURACY_BOUNDS, certified_accuracy
 from pacbayes.bounds.binomial import binomial_risk_lower, binomial_risk_upper, log_failure_probability

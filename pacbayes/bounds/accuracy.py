@@ -16,11 +16,11 @@ from pacbayes.bounds.concentration import (
 class AccuracyBound(Protocol):
     """A lower limit of the accuracy from the number of correct answers, failing with probability exp(log_eta)."""
 
-    def __call__(self, correct: int, n: int, *, log_eta: float) -> float: ...
+    def __call__(self, correct: int, n: int, /, *, log_eta: float) -> float: ...
 
 
 def _complement(risk_upper: Callable[..., float]) -> AccuracyBound:
-    def accuracy_lower(correct: int, n: int, *, log_eta: float) -> float:
+    def accuracy_lower(correct: int, n: int, /, *, log_eta: float) -> float:
         # 1 - u is rounded to nearest; one more unit keeps it below the exact difference.
         return max(0.0, 1.0 - risk_upper(n - correct, n, log_eta=log_eta) - 2.0**-53)
 
@@ -45,9 +45,11 @@ def certified_accuracy(losses: int, n: int, *, bits: float, delta: float, bound:
     Args:
         losses: wrong answers of the decoded policy on the n prompts of the sample; every doubt counts as a loss.
         n: number of independent prompts, n >= 1.
-        bits: -log2 of the policy's prior probability, everything after the lock included; 0 for a policy fixed beforehand.
+        bits: -log2 of the policy's prior probability, everything after the lock included; 0 for a policy fixed
+            beforehand.
         delta: probability with which the statement may fail, in (0, 1).
-        bound: one of `ACCURACY_BOUNDS`, fixed before the sample was seen. The best of several would be a choice that pays.
+        bound: one of `ACCURACY_BOUNDS`, fixed before the sample was seen. The best of several would be a choice that
+            pays.
 
     Raises:
         ValueError: an argument is out of range or the bound is not known.

@@ -4,11 +4,12 @@ For a fixed policy with risk p the number of losses on n independent prompts is 
 
     P[ p > BinTailInverse(k, n, eta) ] <= eta,    BinTailInverse(k, n, eta) = max { p : P[Bin(n, p) <= k] >= eta }.
 
-With eta = delta 2^-K and a union over coded policies (sum of 2^-K at most 1) it holds for all of them at once with probability
-1 - delta. No function of k alone gives a smaller valid upper limit that is monotone in k. K = 0 is Clopper-Pearson.
+With eta = delta 2^-K and a union over coded policies (sum of 2^-K at most 1) it holds for all of them at once with
+probability 1 - delta. No function of k alone gives a smaller valid upper limit that is monotone in k. K = 0 is
+Clopper-Pearson.
 
-References: Clopper and Pearson, Biometrika 26 (1934); J. Langford, "Tutorial on practical prediction theory for classification",
-JMLR 6 (2005), Theorems 3.3 and 4.1.
+References: Clopper and Pearson, Biometrika 26 (1934); J. Langford, "Tutorial on practical prediction theory for
+classification", JMLR 6 (2005), Theorems 3.3 and 4.1.
 """
 
 import math
@@ -35,8 +36,6 @@ def binomial_risk_lower(losses: int, n: int, *, log_eta: float) -> float:
     """The smallest p with P[Bin(n, p) >= losses] >= eta, rounded down. Arguments as `binomial_risk_upper`."""
     check_counts(losses, n)
     return round_down(probabilities(_upper_logit(n - losses, n, log_eta))[1])
-
-
 
 
 def _upper_logit(losses: int, n: int, log_eta: float) -> float:

@@ -1,12 +1,13 @@
-"""Bounds for losses in [0, 1] by concentration inequalities; for zero-one losses the exact inversion is at least as tight.
+"""Bounds for losses in [0, 1] by concentration inequalities; for zero-one losses the exact inversion is tighter.
 
 Each function takes the sum of n independent losses in [0, 1] and returns an upper limit of the risk that fails with
-probability at most eta. `kl_risk_upper` is a certificate in its own right for losses that are not zero-one. The others are
-here so that a report can show what a looser accounting would have said.
+probability at most eta. `kl_risk_upper` is a certificate in its own right for losses that are not zero-one. The
+others are here so that a report can show what a looser accounting would have said.
 
-References: Hoeffding, JASA 58 (1963), Theorem 1; Langford, JMLR 6 (2005), section 3; A. Maurer, "A note on the PAC Bayesian
-theorem", arXiv cs/0411099 (2004), Theorem 5; O. Catoni, "PAC-Bayesian supervised classification", IMS Lecture Notes 56 (2007),
-Theorem 1.2.1; Lotfi et al., "PAC-Bayes compression bounds so tight that they can explain generalization", NeurIPS 2022.
+References: Hoeffding, JASA 58 (1963), Theorem 1; Langford, JMLR 6 (2005), section 3; A. Maurer, "A note on the PAC
+Bayesian theorem", arXiv cs/0411099 (2004), Theorem 5; O. Catoni, "PAC-Bayesian supervised classification", IMS
+Lecture Notes 56 (2007), Theorem 1.2.1; Lotfi et al., "PAC-Bayes compression bounds so tight that they can explain
+generalization", NeurIPS 2022.
 """
 
 import math
@@ -16,7 +17,8 @@ from pacbayes.bounds.binomial import check_counts, check_log_eta
 from pacbayes.bounds.inversion import probabilities, round_up, smallest_true_logit
 from pacbayes.bounds.tails import binomial_deviance
 
-# Catoni's parameter, the optimum of which depends on the data, is chosen from this fixed grid; each value pays ln(grid size).
+# Catoni's parameter, the optimum of which depends on the data, is chosen from this fixed grid; each value pays
+# ln(grid size).
 CATONI_GRID = tuple(2.0 ** (j / 4) for j in range(-48, 21))
 
 
@@ -84,8 +86,8 @@ def gaussian_kl(mean: Sequence[float], *, scale: float, prior_scale: float) -> f
 def pac_bayes_kl_risk_upper(losses: float, n: int, *, kl_nats: float, delta: float) -> float:
     """The PAC-Bayes-kl bound for a randomised policy whose expected number of losses on the sample is `losses`.
 
-    For comparison only: it speaks about a policy drawn anew from the posterior for every prompt, and `losses` must be the
-    exact expectation under that posterior (an estimate needs a bound of its own).
+    For comparison only: it speaks about a policy drawn anew from the posterior for every prompt, and `losses` must be
+    the exact expectation under that posterior (an estimate needs a bound of its own).
 
     Raises:
         ValueError: an argument is out of range.

@@ -10,8 +10,8 @@ _LOGIT_RANGE = 650.0
 def smallest_true_logit(excluded: Callable[[float, float], bool]) -> float:
     """The smallest logit x, to the precision of float64, at which `excluded(p, 1 - p)` holds with p = 1/(1 + e^-x).
 
-    `excluded` must be monotone: once true it stays true as p grows. The value returned is one at which it was seen to be true
-    (or +inf where it never is). Working in logits keeps p and 1 - p both to full relative precision.
+    `excluded` must be monotone: once true it stays true as p grows. The value returned is one at which it was seen to
+    be true (or +inf where it never is). Working in logits keeps p and 1 - p both to full relative precision.
     """
     low, high = -_LOGIT_RANGE, _LOGIT_RANGE
     if not excluded(*probabilities(high)):
@@ -44,7 +44,7 @@ def round_down(probability: float) -> float:
 
 
 def largest_true(holds: Callable[[int], bool], low: int, high: int) -> int | None:
-    """The largest integer in [low, high] at which `holds`, a monotone predicate that turns from true to false; None if none."""
+    """The largest integer in [low, high] at which `holds`, which turns from true to false once; None if none."""
     if low > high or not holds(low):
         return None
     while low < high:
@@ -57,7 +57,7 @@ def largest_true(holds: Callable[[int], bool], low: int, high: int) -> int | Non
 
 
 def smallest_true(holds: Callable[[int], bool], low: int, high: int) -> int | None:
-    """The smallest integer in [low, high] at which `holds`, a monotone predicate that turns from false to true; None if none."""
+    """The smallest integer in [low, high] at which `holds`, which turns from false to true once; None if none."""
     if low > high or not holds(high):
         return None
     while low < high:

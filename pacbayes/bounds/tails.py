@@ -1,12 +1,12 @@
 """Tails of the binomial and hypergeometric distributions, as logarithms with a bound on their own rounding error.
 
-A certificate evaluates these tails at probabilities of 2^-50 to 2^-100000, where `binom.logsf` and `beta.ppf(1 - x)` return
-zeros and ones, and it needs to know on which side of the truth a computed value may lie. So every function returns a pair
-(logarithm in nats, absolute error), with |computed - true| <= error.
+A certificate evaluates these tails at probabilities of 2^-50 to 2^-100000, where `binom.logsf` and `beta.ppf(1 - x)`
+return zeros and ones, and it needs to know on which side of the truth a computed value may lie. So every function
+returns a pair (logarithm in nats, absolute error), with |computed - true| <= error.
 
 A tail is its largest term times a sum of ratios. The term comes from Loader's saddle-point form, in which nothing large
-cancels; the ratios of neighbouring terms are simple rational functions and fall monotonically, so the sum is short and what
-is cut off is bounded by a geometric series.
+cancels; the ratios of neighbouring terms are simple rational functions and fall monotonically, so the sum is short
+and what is cut off is bounded by a geometric series.
 
 References: C. Loader, "Fast and accurate computation of binomial probabilities" (2000).
 """
@@ -16,10 +16,11 @@ import math
 import numpy as np
 
 _UNIT = 2.0**-53
-# Each logarithm below is a handful of float operations; 16 units per operation chain is several times what was ever seen.
+# Each logarithm below is a handful of float operations; 16 units per operation chain is several times what was ever
+# seen.
 _SLACK = 16 * _UNIT
-# Ratios of neighbouring terms fall at least as fast as exp(-i / top): the sum of the first sqrt(2 * 45 * top) terms leaves
-# less than e^-45 of it, far below one unit in the last place.
+# Ratios of neighbouring terms fall at least as fast as exp(-i / top): the sum of the first sqrt(2 * 45 * top) terms
+# leaves less than e^-45 of it, far below one unit in the last place.
 _NATS_KEPT = 45.0
 
 
@@ -40,8 +41,6 @@ def log_binomial_cdf(k: int, n: int, p: float, q: float) -> tuple[float, float]:
     # Below the mean the lower tail holds most of the mass; the upper tail is the one that is small and precise.
     log_upper, error = _log_light_tail(n - k - 1, n, q, p)
     upper = math.exp(log_upper)
-    if upper >= 1.0:
-        return -math.inf, 0.0  # unreachable for exact arguments: the upper tail is below its mean
     return math.log1p(-upper), upper * math.expm1(2 * error) / (1.0 - upper) + 4 * _UNIT * upper
 
 
