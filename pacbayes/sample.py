@@ -28,7 +28,7 @@ import pydantic
 from pydantic import Field, model_validator
 
 from pacbayes.canonical import CanonicalError, canonical_json, digest, parse_json, write_atomic
-from pacbayes.codes import MenuEntry
+from pacbayes.codes import Menu, MenuEntry
 from pacbayes.gumbel import SPECIFICATION
 from pacbayes.schema import DecimalFraction, FileName, Frozen, HexDigest, Name, Text, first_difference, one_line
 
@@ -169,7 +169,6 @@ class MethodLock(Lock):
         for what, names in (
             ("delta_shares", [share.name for share in self.delta_shares]),
             ("bit_lines", list(self.bit_lines)),
-            ("menu", [entry.name for entry in self.menu]),
             ("reported.domains", list(self.reported.domains)),
         ):
             if len(set(names)) < len(names):
@@ -178,8 +177,10 @@ class MethodLock(Lock):
             raise ValueError("claim.base_digest must be the digest of the base model's weights, model.weights")
         if self.claim.domain not in self.reported.domains:
             raise ValueError(f"the claim's domain {self.claim.domain!r} is not among the reported domains")
-        if sum(Fraction(entry.probability) for entry in self.menu) > 1:
-            raise ValueError("the probabilities of the menu add up to more than 1")
+        try:
+            Menu(entries=self.menu)
+        except pydantic.ValidationError as error:
+            raise ValueError(f"menu: {one_line(error)}") from error
         if isinstance(self.design, FinitePool) and self.prompts + self.heldout > self.design.pool_size:
             raise ValueError(
                 f"{self.prompts} + {self.heldout} prompts do not fit into a pool of {self.design.pool_size}"
@@ -275,7 +276,7 @@ def lock_items(items: Iterable[HasDigests]) -> tuple[LockedItem, ...]:
     )
 
 
-# --- what follows from the locks --------------------------------------------------------------------------------------
+# --- what follows from the locks ----------------------------------------------------------------------------
 
 
 def derive(label: str, *parts: str | None) -> str:
@@ -318,7 +319,7 @@ def attempt_bits(number: int) -> float:
     return math.log2(weight.denominator) - math.log2(weight.numerator)
 
 
-# --- files ------------------------------------------------------------------------------------------------------------
+# --- files --------------------------------------------------------------------------------------------------
 
 LockType = TypeVar("LockType", bound=Lock)
 
@@ -371,7 +372,7 @@ def parse_lock(data: bytes, kind: type[LockType], *, name: str) -> LockType:
     return lock
 
 
-# --- attempts ---------------------------------------------------------------------------------------------------------
+# --- attempts -----------------------------------------------------------------------------------------------
 
 
 class AttemptEntry(Frozen):
