@@ -253,7 +253,7 @@ def _assemble(
         design=method.design.kind,
         n=method.prompts,
         draws=method.draws,
-        delta=delta_as_float(method.delta),
+        delta=float(method.delta),
         statement=statement(method, bound, results),
         bits=bits,
         deltas=deltas,
@@ -401,13 +401,11 @@ def statement(method: MethodLock, bound: Bound, results: Mapping[str, PolicyResu
     """The certificate in words for somebody who knows nothing of bounds."""
     confidence = _plain(100 * (1 - _share(method)))
     certified = _plain((100 * Decimal(repr(bound.certified_accuracy))).quantize(Decimal("0.1"), rounding=ROUND_FLOOR))
-    where = f"new {method.claim.domain} prompts ({method.claim.population})"
-    if isinstance(method.design, FinitePool):
-        size = method.design.pool_size
-        where = f"the {size:,} prompts of the pool ({method.claim.domain}, {method.claim.population})"
+    where = f"of the pool's {method.design.pool_size:,}" if isinstance(method.design, FinitePool) else "of new"
     base = f", its base model {100 * results['base'].accuracy:.1f} %" if "base" in results else ""
     text = (
-        f"With {confidence} % confidence, the tuned model answers at least {certified} % of {where} correctly; "
+        f"With {confidence} % confidence, the tuned model answers at least {certified} % {where} "
+        f"{method.claim.domain} prompts ({method.claim.population}) correctly; "
         f"on the {bound.n:,} prompts of its training sample it answered {100 * results['coded'].accuracy:.1f} %{base}."
     )
     if "base" in results and bound.certified_accuracy <= results["base"].accuracy:
@@ -602,16 +600,30 @@ def _verify(path: Path, checks: _Checks) -> None:
         excess = None
     checks.compare("claim", excess, f"the files support an accuracy of {found.bound.certified_accuracy}")
     certificate, recomputed = shown.to_json(), found.to_json()
-    for key in {**recomputed, **certificate}:
+    for name, (keys, detail) in _GROUPS.items():
         difference = first_difference(
-            {key: certificate.get(key)}, {key: recomputed.get(key)}, was="is", now="in the certificate, the files give"
+            {key: certificate.get(key) for key in keys},
+            {key: recomputed.get(key) for key in keys},
+            was="is",
+            now="in the certificate, the files give",
         )
-        checks.compare(key, difference, _FOLLOWS.get(key, "follows from the files"))
+        checks.compare(name, difference, detail)
 
 
-_FOLLOWS: Final = {
-    "stages": "shown as the producer wrote it",
-    "engine": "name, dtype and batch size are the locked ones",
+_GROUPS: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
+    "bits": (("bits",), "every line follows from the message and the locks, and they add up"),
+    "delta": (("delta", "deltas"), "every line is as locked, and they add up"),
+    "bound": (("bound", "n", "draws"), "recomputed from the losses, the bits and delta"),
+    "accuracies": (POLICIES, "recounted from the evidence, missing outcomes as wrong"),
+    "decoded message": (("message",), "entry and integers are what the bytes decode to"),
+    "attempt": (("attempt",), "number and predecessor are those of the sample lock"),
+    "noise": (("noise", "novelty"), "specification and roots follow from both locks"),
+    "digests": (("digests",), "those of the files at hand"),
+    "words": (
+        ("schema", "kind", "purpose", "model", "domain", "population", "design", "statement", "assumptions"),
+        "what the certificate is about, the statement and the assumptions follow from the files",
+    ),
+    "producer": (("engine", "stages"), "shown as the producer wrote it; engine name, dtype and batch size are locked"),
 }
 
 
