@@ -1,26 +1,68 @@
 """Bounds on the accuracy of a policy on new prompts: tails inverted in log space, rounded against the claim."""
 
 from pacbayes.bounds.accuracy import ACCURACY_BOUNDS, certified_accuracy
+from pacbayes.bounds.betting import STAKES, betting_mean_lower, betting_mean_lower_from_counts
 from pacbayes.bounds.binomial import binomial_risk_lower, binomial_risk_upper, log_failure_probability
 from pacbayes.bounds.concentration import (
+    CATONI_GRID,
     catoni_risk_upper,
     gaussian_kl,
     hoeffding_risk_upper,
+    kl_risk_lower,
     kl_risk_upper,
     maurer_seeger_risk_upper,
     pac_bayes_kl_risk_upper,
 )
+from pacbayes.bounds.finite_pool import (
+    certified_pool_accuracy,
+    expected_pool_risk_upper,
+    pool_losses_lower,
+    pool_losses_upper,
+    unseen_losses_upper,
+)
+from pacbayes.bounds.planning import required_accuracy, required_bits, required_n
+from pacbayes.bounds.statements import (
+    CertifiedGain,
+    Claim,
+    PairedCounts,
+    certified_gain,
+    holdout_accuracy,
+    joint_accuracies,
+    transfer_accuracy,
+    transfer_pool_accuracy,
+)
 
 __all__ = [
     "ACCURACY_BOUNDS",
+    "CATONI_GRID",
+    "STAKES",
+    "CertifiedGain",
+    "Claim",
+    "PairedCounts",
+    "betting_mean_lower",
+    "betting_mean_lower_from_counts",
     "binomial_risk_lower",
     "binomial_risk_upper",
     "catoni_risk_upper",
     "certified_accuracy",
+    "certified_gain",
+    "certified_pool_accuracy",
+    "expected_pool_risk_upper",
     "gaussian_kl",
     "hoeffding_risk_upper",
+    "holdout_accuracy",
+    "joint_accuracies",
+    "kl_risk_lower",
     "kl_risk_upper",
     "log_failure_probability",
     "maurer_seeger_risk_upper",
     "pac_bayes_kl_risk_upper",
+    "pool_losses_lower",
+    "pool_losses_upper",
+    "required_accuracy",
+    "required_bits",
+    "required_n",
+    "transfer_accuracy",
+    "transfer_pool_accuracy",
+    "unseen_losses_upper",
 ]

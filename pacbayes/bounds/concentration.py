@@ -47,6 +47,12 @@ def kl_risk_upper(losses: float, n: int, *, log_eta: float) -> float:
     return round_up(probabilities(smallest_true_logit(excluded))[0])
 
 
+def kl_risk_lower(losses: float, n: int, *, log_eta: float) -> float:
+    """The smallest p with n kl(losses/n || p) <= -log_eta, rounded down. Arguments as `kl_risk_upper`."""
+    check_counts(losses, n)
+    return max(0.0, 1.0 - kl_risk_upper(n - losses, n, log_eta=log_eta) - 2.0**-53)
+
+
 def maurer_seeger_risk_upper(losses: float, n: int, *, log_eta: float) -> float:
     """The largest p with n kl(losses/n || p) <= ln(2 sqrt n) - log_eta: Maurer's form of Seeger's PAC-Bayes bound."""
     check_counts(losses, n)
