@@ -59,8 +59,8 @@ def is_digest(text: str) -> bool:
 def parse_json(data: bytes) -> Any:
     """Parse JSON in which every reader sees the same value.
 
-    A repeated key (readers differ in which one they keep), NaN and infinities, and integers that a double cannot hold
-    are refused.
+    A repeated key (readers differ in which one they keep), NaN and infinities, and numbers written as integers that a
+    double cannot hold exactly are refused.
 
     Raises:
         CanonicalError: with one line that says what is wrong.
