@@ -374,8 +374,7 @@ def _result(name: str, method: MethodLock, sample: SampleLock, evidence: Evidenc
         count = evidence.count(name, split, sample, draws=method.draws)
         return Accuracy(accuracy=count.accuracy, correct=count.correct, n=count.n * count.draws)
 
-    evaluated_heldout = any(key[:2] == (name, "heldout") for key in evidence.outcomes)
-    heldout = accuracy("heldout") if evaluated_heldout else None
+    heldout = accuracy("heldout") if evidence.part(name, "heldout") else None
     on_sample = accuracy("sample")
     return PolicyResult(accuracy=on_sample.accuracy, correct=on_sample.correct, n=on_sample.n, heldout=heldout)
 

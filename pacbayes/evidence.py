@@ -11,6 +11,7 @@ import io
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Final, Literal
 
@@ -113,6 +114,17 @@ class Evidence:
     policies: Mapping[str, str]
     outcomes: Mapping[tuple[str, str, int, int], Outcome]
 
+    @cached_property
+    def _parts(self) -> dict[tuple[str, str], list[Outcome]]:
+        parts: dict[tuple[str, str], list[Outcome]] = {}
+        for outcome in self.outcomes.values():
+            parts.setdefault((outcome.policy, outcome.split), []).append(outcome)
+        return parts
+
+    def part(self, policy: str, split: Split) -> list[Outcome]:
+        """The rows of one policy on one split, by index and draw; empty if it was not evaluated there."""
+        return self._parts.get((policy, split), [])
+
     def count(
         self,
         policy: str,
@@ -137,7 +149,7 @@ class Evidence:
         """
         correct = self.correct_per_prompt(policy, split, lock, draws=draws, doubt=doubt)
         n = len(lock.split(split))
-        present = sum(1 for key in self.outcomes if key[:2] == (policy, split))
+        present = len(self.part(policy, split))
         right = sum(correct)
         return Count(correct=right, losses=n * draws - right, n=n, draws=draws, missing=n * draws - present)
 
@@ -165,9 +177,7 @@ class Evidence:
         items = lock.split(split)
         missing = draws if doubt == "for" else 0
         correct = [missing] * len(items)
-        for outcome in self.outcomes.values():
-            if (outcome.policy, outcome.split) != (policy, split):
-                continue
+        for outcome in self.part(policy, split):
             where = f"{policy}, {split} prompt {outcome.index}, draw {outcome.draw}"
             if outcome.index >= len(items) or outcome.draw >= draws:
                 raise EvidenceError(f"{where}: the lock has {len(items)} prompts and {draws} draws")
