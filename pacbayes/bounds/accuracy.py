@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Protocol
 
-from pacbayes.bounds.binomial import binomial_risk_lower, log_failure_probability
+from pacbayes.bounds.binomial import binomial_risk_lower, check_counts, log_failure_probability
 from pacbayes.bounds.concentration import (
     catoni_risk_upper,
     hoeffding_risk_upper,
@@ -56,4 +56,5 @@ def certified_accuracy(losses: int, n: int, *, bits: float, delta: float, bound:
     """
     if bound not in ACCURACY_BOUNDS:
         raise ValueError(f"unknown bound {bound!r}; expected one of {', '.join(ACCURACY_BOUNDS)}")
+    check_counts(losses, n)
     return ACCURACY_BOUNDS[bound](n - losses, n, log_eta=log_failure_probability(bits, delta))

@@ -74,7 +74,7 @@ def betting_mean_lower_from_counts(
 
 
 def _without_replacement(x: NDArray[np.float64], population: int, stakes: Sequence[float]) -> _Evidence:
-    """ln E(m) when item t is drawn from those left, whose mean under the hypothesis is the rest of N m over N - t + 1."""
+    """ln E(m) when item t is drawn from the N - t + 1 left, whose mean under the hypothesis is what is left of N m."""
     before = np.concatenate(([0.0], np.cumsum(x[:-1])))
     left = population - np.arange(x.size, dtype=np.float64)
     once = np.ones_like(x)

@@ -13,6 +13,7 @@ classification", JMLR 6 (2005), Theorems 3.3 and 4.1.
 """
 
 import math
+from operator import index
 
 from pacbayes.bounds.inversion import probabilities, round_down, round_up, smallest_true_logit
 from pacbayes.bounds.tails import log_binomial_cdf
@@ -28,6 +29,7 @@ def binomial_risk_upper(losses: int, n: int, *, log_eta: float) -> float:
 
     Raises:
         ValueError: a count or log_eta is out of range.
+        TypeError: a count is not an integer.
     """
     return round_up(probabilities(_upper_logit(losses, n, log_eta))[0])
 
@@ -39,6 +41,7 @@ def binomial_risk_lower(losses: int, n: int, *, log_eta: float) -> float:
 
 
 def _upper_logit(losses: int, n: int, log_eta: float) -> float:
+    losses, n = index(losses), index(n)  # a mean over several draws is not binomial: refused, not rounded
     check_counts(losses, n)
     check_log_eta(log_eta)
     if losses == n:

@@ -47,15 +47,16 @@ def log_binomial_cdf(k: int, n: int, p: float, q: float) -> tuple[float, float]:
 def _log_light_tail(k: int, n: int, p: float, q: float) -> tuple[float, float]:
     """`log_binomial_cdf` where k is at most about the mean np, by summing downwards from the term at k."""
     log_term, error = _log_binomial_term(k, n, p, q)
-    i = np.arange(min(k, 8 + math.isqrt(int(2 * _NATS_KEPT * k))), dtype=np.float64)
+    i = np.arange(1 + min(k, 8 + math.isqrt(int(2 * _NATS_KEPT * k))), dtype=np.float64)
     ratios = (k - i) / (n - k + 1 + i) * (q / p)
     return log_term + math.log(_one_plus_products(ratios)), error + _SLACK * (1 + i.size)
 
 
 def _one_plus_products(ratios: np.ndarray) -> float:
-    """1 + r_0 + r_0 r_1 + …, plus a geometric bound on what follows the last ratio (ratios must not increase)."""
-    if ratios.size == 0:
-        return 1.0
+    """1 + r_0 + r_0 r_1 + …, plus a geometric bound on what follows the last ratio.
+
+    The ratios must not increase. Where the tail ends within them the last one is 0 and nothing follows.
+    """
     products = np.cumprod(ratios)
     last = float(ratios[-1])
     rest = float(products[-1]) * last / (1.0 - last) if last < 1.0 else 0.0
@@ -148,7 +149,7 @@ def _log_light_hypergeometric_tail(k: int, population: int, losses: int, n: int)
     """`log_hypergeometric_cdf` where k is at most about its mean, by summing downwards from the term at k."""
     log_term, error = _log_hypergeometric_term(k, population, losses, n)
     low = max(0, n + losses - population)
-    i = np.arange(min(k - low, 8 + math.isqrt(int(2 * _NATS_KEPT * k))), dtype=np.float64)
+    i = np.arange(1 + min(k - low, 8 + math.isqrt(int(2 * _NATS_KEPT * k))), dtype=np.float64)
     ratios = (k - i) / (losses - k + 1 + i) * ((population - losses - n + k - i) / (n - k + 1 + i))
     return log_term + math.log(_one_plus_products(ratios)), error + _SLACK * (1 + i.size)
 
