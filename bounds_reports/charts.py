@@ -184,6 +184,10 @@ def accuracy_chart(marks: Sequence[Mark], floor: Floor, label: str, *, narrow: b
         canvas.add("rect", cls=f"ground {kind}", x=x0, y=band_top, width=max(0.0, edge - x0), height=tall)
     bar_top = bottom + (24 if narrow else 10)
     bar = 20.0
+    for band_top, band_bottom in bands:
+        canvas.line(edge, band_top, edge, band_bottom, f"floor {kind}")
+        _hatch(canvas, edge, band_top, band_bottom, x0, kind)
+    canvas.line(edge, bar_top if narrow else bottom, edge, bar_top + bar, f"floor {kind}")
     base = next((mark for mark in marks if mark.key == "base"), None)
     if base is not None and not narrow:
         start = top + row * (marks.index(base) + 0.5)
@@ -203,10 +207,6 @@ def accuracy_chart(marks: Sequence[Mark], floor: Floor, label: str, *, narrow: b
                 low, high = (at(v) for v in mark.interval)
                 canvas.line(low, middle + 7, high, middle + 7, f"whisker {mark.key}")
             canvas.dot(at(mark.heldout), middle + 7, 3.5, f"dot hollow {mark.key}")
-    for band_top, band_bottom in bands:
-        canvas.line(edge, band_top, edge, band_bottom, f"floor {kind}")
-        _hatch(canvas, edge, band_top, band_bottom, x0, kind)
-    canvas.line(edge, bar_top if narrow else bottom, edge, bar_top + bar, f"floor {kind}")
     canvas.add("rect", cls=f"bar {kind}", x=x0, y=bar_top, width=max(0.0, edge - x0), height=bar)
     if base is not None and floor.value > base.value:
         left = at(base.value)
@@ -313,8 +313,8 @@ def integer_chart(integers: Sequence[int], label: str, *, narrow: bool) -> Marku
     bar = max(0.8, step * 0.72)
     most = max((abs(q) for q in integers), default=0) or 1
     unit = 44 / most
-    canvas = Canvas(width, 112, label, "narrow" if narrow else "wide")
-    zero = 56.0
+    canvas = Canvas(width, 124, label, "narrow" if narrow else "wide")
+    zero = 62.0
     canvas.line(0, zero, step * len(integers), zero, "axis")
     canvas.text(step * len(integers) + 6, zero + 4, "0", "tick")
     for i, q in enumerate(integers):

@@ -106,10 +106,16 @@ def held_out(c: Certificate) -> list[str]:
         labels = holdout.labels_for(float(c.certified), float(c.coded.accuracy), float(c.risk))
         if labels is not None:
             said.append(
-                f"The certificate is worth a test set of about {labels:,} labelled prompts kept out of training: "
+                f"The certificate is worth a test set of about {_rough(labels)} labelled prompts kept out of training: "
                 "that many would have given the same number at the accuracy measured here."
             )
     return said
+
+
+def _rough(count: int) -> str:
+    """A count to two significant digits, for sentences that say "about"."""
+    unit = 10 ** max(0, len(str(count)) - 2)
+    return f"{(count + unit // 2) // unit * unit:,}"
 
 
 def novelty(c: Certificate) -> str | None:

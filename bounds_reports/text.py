@@ -10,6 +10,9 @@ from markupsafe import Markup
 
 _ODD = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 _MARKDOWN = re.compile(r"([\\`*_\[\]<>|~&]|^[#+=-]|(?<=^\d)[.)])")
+_CONTROLS = (
+    "NUL SOH STX ETX EOT ENQ ACK BEL BS TAB LF VT FF CR SO SI DLE DC1 DC2 DC3 DC4 NAK SYN ETB CAN EM SUB ESC FS GS RS US"
+).split()
 _NAMES = {
     "mathematics": "Mathematics",
     "programming": "Programming",
@@ -26,9 +29,7 @@ def spell(char: str) -> str | None:
     """How an invisible or reordering character is written out; None for a character that shows itself."""
     if char == "\N{SOFT HYPHEN}" or unicodedata.category(char) in _ODD:
         code = ord(char)
-        if code < 0x20:
-            return chr(0x2400 + code)
-        return "\N{SYMBOL FOR DELETE}" if code == 0x7F else f"⟨U+{code:04X}⟩"
+        return f"⟨{_CONTROLS[code]}⟩" if code < len(_CONTROLS) else "⟨DEL⟩" if code == 0x7F else f"⟨U+{code:04X}⟩"
     return None
 
 

@@ -15,6 +15,7 @@ from bounds_reports import charts, holdout
 from bounds_reports.advice import advise, relative_entropy
 from bounds_reports.charts import Label, spread
 from bounds_reports.numbers import apportion, fixed, percent, places, points, probability
+from bounds_reports.sentences import _rough
 from bounds_reports.text import clip, markdown, specimen, title, visible
 
 
@@ -83,6 +84,10 @@ def test_labels_for_is_the_turning_point() -> None:
     assert holdout.labels_for(0.0, 0.95, 0.05) is None
 
 
+def test_about_is_two_digits() -> None:
+    assert [_rough(n) for n in (7, 42, 203, 2_850, 699_041)] == ["7", "42", "200", "2,900", "700,000"]
+
+
 def test_advice_is_enough() -> None:
     target, accuracy, n, bits, delta = 0.6, 0.9, 400, 600.0, 0.05
     advice = advise(target=target, accuracy=accuracy, n=n, bits=bits, delta=delta)
@@ -144,7 +149,7 @@ def test_charts_of_nothing() -> None:
 
 
 def test_text_is_made_visible() -> None:
-    assert visible("a\x1b\u202eb\nc") == "a␛⟨U+202E⟩b\nc"
+    assert visible("a\x1b\u202eb\nc") == "a⟨ESC⟩⟨U+202E⟩b\nc"
     assert visible("plain – ünïcode 漢") == "plain – ünïcode 漢"
     assert clip("abc", 2) == ("ab", 1)
     assert markdown("a|b\n`c`") == r"a\|b \`c\`"

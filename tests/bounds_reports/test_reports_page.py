@@ -146,14 +146,14 @@ def test_hostile_text_stays_text(hostile: ReportPaths) -> None:
     raw = hostile.html.read_text("utf-8")
     for char in "\x00\x07\x1b\x7f\x85\u200b\u202e\u202c\u2028\u2066\u2069\ue000\U000e0041":
         assert char not in raw, f"U+{ord(char):04X}"
-    for spelled in ("␛[31mred", "⟨U+202E⟩", "⟨U+200B⟩", "⟨U+D800⟩", "2,720 more characters", "{{ 7*7 }}"):
+    for spelled in ("⟨ESC⟩[31mred", "⟨U+202E⟩", "⟨U+200B⟩", "⟨U+D800⟩", "2,720 more characters", "{{ 7*7 }}"):
         assert spelled in "".join(page.text)
 
 
 def test_hostile_text_is_inert_in_markdown(hostile: ReportPaths) -> None:
     text = hostile.markdown.read_text("utf-8")
     assert not re.search(r"(?<!\\)<|[\x00-\x09\x0b-\x1f\u202e]", text)
-    assert r"\<script\>⟨U+202E⟩␛\[2J\|" in text
+    assert r"\<script\>⟨U+202E⟩⟨ESC⟩\[2J\|" in text
     json.loads(hostile.json.read_text("ascii"))
 
 
