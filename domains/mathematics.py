@@ -1,0 +1,265 @@
+"""Mathematics: one final answer, wherever and however the completion writes it.
+
+    item = Item(prompt="What is 40 + 2?", gold="42")
+    verify("40 + 2 = 42", item)                               # RIGHT: the last number
+    verify("First \\\\boxed{41}. Checking again: \\\\boxed{42}", item)  # RIGHT: the last answer, after a correction
+    verify("41 or 42", item)                                  # WRONG: several answers
+    verify("#### 42.00 dollars", item)                        # RIGHT; so are $42, 4.2e1, \\\\frac{84}{2} and forty-two as "42 apples"
+
+A gold that is one number is compared exactly, here. Other golds (LaTeX expressions, lists, intervals) are taken apart at
+their top-level commas and compared with math-verify in a process of its own.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from domains.base import GoldError, Item, Population, Reason, Verdict
+from domains.quantity import Quantity, equal, number_word, plain, quantities, values
+from domains.registry import generated_populations
+from domains.text import boxed, retracts, tagged_answer, visible
+from domains.workers.pool import Pool
+
+_MAX_TEXT = 100_000
+_CUE = re.compile(
+    r"\b(?:final\s+|correct\s+)?(?:answer|ans|result|solution)\b(?:\s+(?:to\b[^.\n:=]{0,80}))?\s*(?:\bis\b|\bequals\b|\bare\b|[:=])"
+    r"(?:\s*(?:therefore|thus|simply|just|now|then|equal to|given by|:))*[\s*_]*",
+    re.IGNORECASE,
+)
+_SENTENCE = re.compile(r".*?(?=[.!?;](?:\s|$)|\n|$)", re.DOTALL)
+_EITHER = re.compile(r"[\s.,;:$*\\()\]!?]*(?:(?:\b(?:or|and|maybe|perhaps|possibly|alternatively|also|else|it|could|be|is|either|even)\b|/|\|)[\s,$*\\(]*)*", re.IGNORECASE)
+_ALTERNATIVE = re.compile(r"\b(?:or|maybe|perhaps|possibly|alternatively|either)\b|\|", re.IGNORECASE)
+_TEX_NOISE = re.compile(r"\\(?:left|right|displaystyle|quad|qquad|!|,|;|:)(?![a-zA-Z])|\s+|\$")
+_PAIRS = {"(": ")", "[": ")]", "{": "}"}
+
+
+class Answer(NamedTuple):
+    text: str
+    several: bool = False
+
+
+class Mathematics:
+    name = "mathematics"
+    version = "mathematics/1"
+
+    def __init__(self) -> None:
+        self._pool: Pool | None = None
+
+    def populations(self) -> Mapping[str, Population]:
+        return generated_populations(self.name)
+
+    def verify(self, completion: str, item: Item) -> Verdict:
+        text = visible(completion)
+        if len(text) > _MAX_TEXT:
+            return Verdict.loss(Reason.UNPARSEABLE, f"more than {_MAX_TEXT} characters")
+        gold = gold_values(item.gold)
+        return _verify_number(text, gold, item) if gold else self._verify_expression(text, item)
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
+
+    def _verify_expression(self, text: str, item: Item) -> Verdict:
+        self.compare(item.gold, item.gold)  # raises for a gold that is no expression
+        found = final_answer(text)
+        if found is None:
+            return Verdict.loss(Reason.UNPARSEABLE, "no answer")
+        if found.several:
+            return Verdict.loss(Reason.WRONG, f"several answers: {found.text[:80]}")
+        try:
+            same = self.compare(item.gold, found.text)
+        except TimeoutError:
+            return Verdict.loss(Reason.TIMEOUT, "comparing the expressions took too long")
+        return Verdict(same, Reason.RIGHT if same else Reason.WRONG, found.text[:80])
+
+    def compare(self, gold: str, answer: str) -> bool:
+        """Whether two expressions are equal part by part. GoldError for a gold that is no expression."""
+        gold, answer = tidy(gold), tidy(answer)
+        if not gold:
+            raise GoldError("an empty gold")
+        if gold == answer:
+            return True
+        if "=" in answer and "=" not in gold and not re.search(r"[<>]|\\[lg]e", answer):
+            answer = answer.rpartition("=")[2]
+        brackets, parts = split_list(gold)
+        other_brackets, others = split_list(answer)
+        if len(parts) > 1 or len(others) > 1 or brackets or other_brackets:
+            if len(parts) != len(others) or (brackets != other_brackets):
+                return False
+            if brackets in ("", "{}"):
+                return _matched(parts, others, self._same)
+            return all(map(self._same, parts, others))
+        return self._same(gold, answer)
+
+    def _same(self, gold: str, answer: str) -> bool:
+        if gold == answer:
+            return True
+        one, other = values(gold), values(answer)
+        if one and other:
+            return equal(one, other)
+        if len(answer) > 2000:
+            return False
+        if self._pool is None:
+            self._pool = Pool("math_worker", *_package_directories(), patience=120)
+        reply = self._pool.ask({"gold": gold, "answer": answer}, lambda _: {"timeout": True})
+        if "timeout" in reply:
+            raise TimeoutError
+        if not reply["gold"]:
+            raise GoldError(f"the gold {gold!r} is no expression")
+        return bool(reply["equal"])
+
+
+@lru_cache(maxsize=65536)
+def gold_values(gold: str) -> frozenset[Any]:
+    return values(gold)
+
+
+def _verify_number(text: str, gold: frozenset[Any], item: Item) -> Verdict:
+    found = final_number(text)
+    if found is None:
+        return Verdict.loss(Reason.UNPARSEABLE, "no number")
+    if found.text == "several":
+        return Verdict.loss(Reason.WRONG, "several answers")
+    right = equal(found.values, gold)
+    return Verdict(right, Reason.RIGHT if right else Reason.WRONG, found.text[:80])
+
+
+def final_number(text: str) -> Quantity | None:
+    """The number a completion ends up with. Its text is "several" when it leaves a choice."""
+    answer = final_answer(text)
+    if answer is None:
+        return _last(plain(text))
+    if answer.several:
+        return Quantity(0, 0, "several", frozenset())
+    return _of_statement(plain(answer.text))
+
+
+def final_answer(text: str) -> Answer | None:
+    """The text of the answer, by the strongest sign that announces one; None if nothing does."""
+    tagged = tagged_answer(text)
+    if tagged is not None:
+        return final_answer(tagged) or Answer(tagged)
+    boxes = boxed(text)
+    if boxes:
+        last = boxes[-1]
+        for earlier, later in zip(boxes, boxes[1:], strict=False):
+            between = text[earlier.end : later.start]
+            if earlier.text.strip() != later.text.strip() and _EITHER.fullmatch(between):
+                return Answer(" or ".join(box.text for box in boxes), several=True)
+        return Answer(last.text)
+    marker = text.rfind("####")
+    if marker >= 0:
+        return Answer(text[marker:].lstrip("# \t").partition("\n")[0])
+    first_line, _, rest = text.strip().partition("\n")
+    if values(first_line.strip(" *_=")) and not retracts(rest):
+        return Answer(first_line.strip(" *_="))
+    cues = list(_CUE.finditer(text))
+    if cues:
+        sentence = _SENTENCE.match(text, cues[-1].end())
+        fragment, after = (sentence[0], text[sentence.end() :]) if sentence else ("", "")
+        if fragment.strip(" *:$") and not (retracts(after) and quantities(plain(after))):
+            return Answer(fragment)
+    return None
+
+
+def _of_statement(text: str) -> Quantity | None:
+    """The number of a statement such as "54 bracelets in 2 weeks" (the first) or "6 + 5 = 11" (after the sign)."""
+    side = text.rpartition("=")[2] if "=" in text and quantities(text.rpartition("=")[2]) else text
+    found = quantities(side)
+    if not found:
+        word = number_word(side)
+        return Quantity(0, len(side), side.strip(), word) if word else None
+    if len(found) > 1:
+        between = side[found[0].end : found[1].start]
+        if _ALTERNATIVE.search(between) and len(between) < 30:
+            return Quantity(0, 0, "several", frozenset())
+        if re.fullmatch(r"\s*(?:,|and|&)\s*", between) or re.fullmatch(r"[\s)]*[-+*/×÷^][\s(]*", between):
+            return Quantity(0, 0, "several", frozenset())
+    return found[0]
+
+
+def _last(text: str) -> Quantity | None:
+    """The number a text without any announcement ends with: behind the last "=" of its last line, else the last one."""
+    line = text.strip().rpartition("\n")[2]
+    if "=" in line and quantities(line.rpartition("=")[2]):
+        return _of_statement(line)
+    found = quantities(text)
+    if not found:
+        word = number_word(text)
+        return Quantity(0, len(text), text.strip(), word) if word else None
+    if len(found) > 1:
+        between = text[found[-2].end : found[-1].start]
+        if found[-2].values != found[-1].values and len(between) < 24 and _ALTERNATIVE.search(between) and not retracts(between):
+            return Quantity(0, 0, "several", frozenset())
+    return found[-1]
+
+
+def tidy(text: str) -> str:
+    """An expression without what only sets it: spaces, dollar signs, sizes, a final stop."""
+    text = re.sub(r"\\(?:text|mathrm|mbox)\s*\{\s*(?:and|or)\s*\}|(?<![a-zA-Z\\])(?:and|or)(?![a-zA-Z])", ";", text)
+    text = re.sub(r",\s+", ";", text)  # "512, 343" is a list where "512,343" is a number
+    text = re.sub(r"\\[dt]frac", r"\\frac", text)
+    text = re.sub(r"\\\$", "", text)
+    text = _TEX_NOISE.sub(lambda m: " " if m[0].isspace() else "", text).strip().rstrip(".,;")
+    return re.sub(r"\s*([,;=+\-*/^()\[\]{}])\s*", r"\1", text).replace("\\{", "\\lbrace ").replace("\\}", "\\rbrace ")
+
+
+def split_list(text: str) -> tuple[str, list[str]]:
+    """A list as its brackets and its parts: "[2,5)" gives ("[)", ["2", "5"]), "3,4" gives ("", ["3", "4"])."""
+    inner, brackets = text.strip(), ""
+    if inner.startswith("\\lbrace") and inner.endswith("\\rbrace"):
+        inner, brackets = inner[len("\\lbrace") : -len("\\rbrace")], "{}"
+    elif inner[:1] in ("(", "[") and inner[-1:] in (")", "]") and _closes_last(inner):
+        candidate = _at_commas(inner[1:-1])
+        if len(candidate) > 1:
+            return inner[0] + inner[-1], candidate
+    parts = _at_commas(inner)
+    if len(parts) > 1 and not brackets and re.fullmatch(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?", inner):
+        return "", [inner]  # 1,000 is one number
+    return brackets, parts
+
+
+def _closes_last(text: str) -> bool:
+    depth = 0
+    for place, char in enumerate(text):
+        depth += (char in "([{") - (char in ")]}")
+        if depth == 0:
+            return place == len(text) - 1
+    return False
+
+
+def _at_commas(text: str) -> list[str]:
+    parts, depth, start = [], 0, 0
+    for place, char in enumerate(text):
+        depth += (char in "([{") - (char in ")]}")
+        if char in ",;" and depth == 0:
+            parts.append(text[start:place])
+            start = place + 1
+    return [part.strip() for part in [*parts, text[start:]] if part.strip()]
+
+
+def _matched(parts: list[str], others: list[str], same: Any) -> bool:
+    """Whether the parts pair off one to one, in any order."""
+    left = list(others)
+    for part in parts:
+        found = next((other for other in left if same(part, other)), None)
+        if found is None:
+            return False
+        left.remove(found)
+    return not left
+
+
+def _package_directories() -> list[str]:
+    """Where the packages that math-verify needs are installed."""
+    names = ("math_verify", "sympy", "mpmath", "latex2sympy2_extended", "antlr4")
+    specs = [importlib.util.find_spec(name) for name in names]
+    missing = [name for name, spec in zip(names, specs, strict=True) if spec is None]
+    if missing:
+        raise RuntimeError(f"golds that are not numbers need math-verify; not installed: {', '.join(missing)}")
+    return sorted({str(Path(spec.origin).parent.parent) for spec in specs if spec and spec.origin})
