@@ -1,21 +1,14 @@
-"""Charts as inline SVG, drawn by hand: no script, no font file, colours from the page's custom properties.
-
-Every chart is drawn twice, wide and narrow, so that its letters stay legible on a telephone; the style sheet shows one.
-Labels that would collide are moved apart by `spread`.
-"""
+"""The charts of the report. Labels that would collide are moved apart, so values may coincide."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from bounds_reports.text import visible
-
-WIDE, NARROW = 760, 344
-_WIDE_GLYPHS = set("mwMW%@—≥+−")
+from bounds_reports.svg import NARROW, WIDE, Canvas, Label, number, spread, text_width
 
 
 @dataclass(frozen=True)
@@ -48,92 +41,6 @@ class Domain:
     name: str
     floor: Floor
     marks: tuple[Mark, ...]
-
-
-@dataclass(frozen=True)
-class Label:
-    """A label that wants to be centred at `x` and is `width` wide."""
-
-    x: float
-    width: float
-
-
-def spread(labels: Sequence[Label], low: float, high: float, gap: float = 8) -> list[float]:
-    """Centres near the wanted ones such that no two labels overlap and all lie within [low, high].
-
-    The order of the wanted places is kept. When there is not room enough, the gap shrinks rather than the labels.
-    """
-    order = sorted(range(len(labels)), key=lambda i: labels[i].x)
-    room = high - low - sum(label.width for label in labels)
-    gap = max(0.0, min(gap, room / (len(labels) - 1))) if len(labels) > 1 else gap
-    centres = [0.0] * len(labels)
-    edge = low
-    for i in order:  # push to the right
-        half = labels[i].width / 2
-        centres[i] = max(labels[i].x, edge + half)
-        edge = centres[i] + half + gap
-    edge = high
-    for i in reversed(order):  # and back from the right edge
-        half = labels[i].width / 2
-        centres[i] = min(centres[i], edge - half)
-        edge = centres[i] - half - gap
-    return centres
-
-
-def text_width(text: str, size: float) -> float:
-    """A safe estimate of a label's width in a sans-serif face, in pixels."""
-    return sum(0.86 if char in _WIDE_GLYPHS else 0.3 if char in " .,il|'" else 0.6 for char in text) * size
-
-
-def number(value: float) -> str:
-    """A coordinate, short and always written the same way."""
-    text = f"{value:.2f}".rstrip("0").rstrip(".")
-    return "0" if text == "-0" else text
-
-
-class Canvas:
-    """An SVG picture that is built element by element."""
-
-    def __init__(self, width: float, height: float, label: str, kind: str) -> None:
-        self.width, self.height, self.label, self.kind = width, height, visible(label), kind
-        self.parts: list[Markup] = []
-
-    def add(self, tag: str, text: str | None = None, **attributes: str | float) -> None:
-        """Append an element; `cls` stands for class, and underscores for hyphens."""
-        written = Markup("").join(
-            Markup(' {}="{}"').format(
-                "class" if key == "cls" else key.replace("_", "-"),
-                value if isinstance(value, str) else number(value),
-            )
-            for key, value in attributes.items()
-        )
-        body = Markup("/>") if text is None else Markup(">{}</{}>").format(visible(text), Markup(tag))
-        self.parts.append(Markup("<{}{}").format(Markup(tag), written) + body)
-
-    def line(self, x1: float, y1: float, x2: float, y2: float, cls: str) -> None:
-        """A straight line."""
-        self.add("line", cls=cls, x1=x1, y1=y1, x2=x2, y2=y2)
-
-    def text(self, x: float, y: float, text: str, cls: str, anchor: str = "start") -> None:
-        """A label on the baseline y."""
-        self.add("text", text, cls=cls, x=x, y=y, text_anchor=anchor)
-
-    def dot(self, x: float, y: float, r: float, cls: str) -> None:
-        """A filled or hollow circle, as its class says."""
-        self.add("circle", cls=cls, cx=x, cy=y, r=r)
-
-    def markup(self) -> Markup:
-        """The finished element."""
-        head = Markup(
-            '<svg class="chart {0}" viewBox="0 0 {1} {2}" width="{1}" height="{2}" role="img" aria-label="{3}">'
-            "<title>{3}</title>"
-        ).format(self.kind, number(self.width), number(self.height), self.label)
-        return head + Markup("").join(self.parts) + Markup("</svg>")
-
-
-def both(draw: Callable[..., Markup], *arguments: object) -> Markup:
-    """A chart in its wide and its narrow form."""
-    return Markup("").join(draw(*arguments, narrow=narrow) for narrow in (False, True))
 
 
 def _axis(canvas: Canvas, x0: float, x1: float, y: float, bottom: float, narrow: bool) -> None:
@@ -354,4 +261,44 @@ def bit_chart(message: str, label: str, *, narrow: bool, most: int = 512) -> Mar
                 squares.append(f"M{number(x)} {number(y)}h{number(side)}v{number(side)}h{number(-side)}z")
         if squares:
             canvas.add("path", cls=f"bit{value}", d="".join(squares))
+    return canvas.markup()
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A message that was considered: its bits, and the accuracy that it could expect to have certified."""
+
+    bits: float
+    expected: float
+
+
+def frontier_chart(candidates: Sequence[Candidate], label: str) -> Markup:
+    """Every candidate, the frontier of those that no other beats in both respects, and the one that was chosen."""
+    width, height, left, right, top, bottom = 240.0, 150.0, 8.0, 196.0, 14.0, 124.0
+    canvas = Canvas(width, height, label, "panel")
+    best = max(candidates, key=lambda c: (c.expected, -c.bits))
+    most = max(c.bits for c in candidates) * 1.05 or 1.0
+    low, high = min(c.expected for c in candidates), best.expected
+    low, high = max(0.0, low - 0.02), min(1.0, high + 0.02)
+
+    def place(bits: float, expected: float) -> tuple[float, float]:
+        return left + (right - left) * bits / most, bottom - (bottom - top) * (expected - low) / (high - low)
+
+    for value in (low, high):
+        y = place(0, value)[1]
+        canvas.line(left, y, right, y, "grid")
+        canvas.text(width, y + 4, f"{value * 100:.0f} %", "tick", "end")
+    steps: list[str] = []
+    reached = -1.0
+    for candidate in sorted(candidates, key=lambda c: (c.bits, -c.expected)):
+        if candidate.expected > reached:
+            x, y = place(candidate.bits, candidate.expected)
+            steps.append(f"H{number(x)}V{number(y)}" if steps else f"M{number(x)} {number(y)}")
+            reached = candidate.expected
+    canvas.add("path", cls="frontier", d="".join(steps) + f"H{number(right)}")
+    for candidate in candidates:
+        canvas.dot(*place(candidate.bits, candidate.expected), 3, "dot")
+    canvas.dot(*place(best.bits, best.expected), 5, "dot chosen")
+    canvas.text(left, height - 8, "0 bits", "tick")
+    canvas.text(right, height - 8, f"{most:.0f}", "tick", "end")
     return canvas.markup()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from pydantic import ValidationError
 
@@ -32,9 +32,10 @@ class Source:
 
 @dataclass(frozen=True)
 class Metrics:
-    """Training curves: (stage, quantity) -> steps and values; unreadable lines are counted."""
+    """Training curves, (stage, quantity) -> steps and values; candidates, (bits, expected certified accuracy)."""
 
     curves: dict[tuple[str, str], list[tuple[float, float]]] = field(default_factory=dict)
+    candidates: list[tuple[float, float]] = field(default_factory=list)
     unreadable: int = 0
 
 
@@ -107,6 +108,7 @@ def read_metrics(path: Path) -> Metrics:
     if not path.is_file():
         return Metrics()
     found: dict[tuple[str, str], dict[float, float]] = {}
+    tried: list[tuple[float, float]] = []
     unreadable = 0
     for line in path.read_text("utf-8", errors="replace").splitlines():
         if not line.strip():
@@ -114,6 +116,8 @@ def read_metrics(path: Path) -> Metrics:
         try:
             row = json.loads(line)
             points = list(_points(row))
+            if _finite(bits := row.get("bits")) and _finite(expected := row.get("expected")):
+                tried.append((float(bits), float(expected)))
         except (ValueError, TypeError, KeyError, RecursionError):
             unreadable += 1
             continue
@@ -121,7 +125,8 @@ def read_metrics(path: Path) -> Metrics:
             found.setdefault(key, {})[step] = value
     # A resumed stage repeats steps: the last value counts. Where a stage logs both, its reward says more.
     curves = {key: sorted(steps.items()) for key, steps in found.items() if len(steps) > 1}
-    return Metrics({k: v for k, v in curves.items() if k[1] == "reward" or (k[0], "reward") not in curves}, unreadable)
+    curves = {k: v for k, v in curves.items() if k[1] == "reward" or (k[0], "reward") not in curves}
+    return Metrics(curves, tried, unreadable)
 
 
 def _points(row: dict[str, Any]) -> Iterator[tuple[tuple[str, str], float, float]]:
@@ -129,8 +134,8 @@ def _points(row: dict[str, Any]) -> Iterator[tuple[tuple[str, str], float, float
     for quantity in ("reward", "loss"):
         value = row.get(quantity)
         if _finite(step) and _finite(value):
-            yield (stage, quantity), float(step), float(value)  # type: ignore[arg-type]
+            yield (stage, quantity), float(step), float(value)
 
 
-def _finite(value: object) -> bool:
+def _finite(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

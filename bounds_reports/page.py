@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from bounds_reports import charts, holdout, sentences
+from bounds_reports import charts, holdout, sentences, svg
 from bounds_reports.load import Metrics, read_config
 from bounds_reports.numbers import fixed, percent, points
 from bounds_reports.schema import POLICIES, Certificate, Measured
@@ -44,7 +45,7 @@ def html(folder: Path, name: str, sections: list[Section], begun: list[str]) -> 
         "all_development": all(c.development for c in certificates),
         "DEVELOPMENT": sentences.DEVELOPMENT,
         "unfinished": begun,
-        "overview": charts.both(charts.overview_chart, [_overview_row(s) for s in sections], _overview_label(sections)),
+        "overview": svg.both(charts.overview_chart, [_overview_row(s) for s in sections], _overview_label(sections)),
         "config": config,
         "config_cut": f"{config_cut:,}" if config_cut else "",
     }
@@ -134,7 +135,7 @@ def _flat(values: dict[str, Any], prefix: str = "") -> Iterable[tuple[str, str]]
 def _plain(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return format(value, "f") if isinstance(value, Decimal) else str(value)
+    return f"{value:.6g}" if isinstance(value, Decimal) else str(value)
 
 
 def _provenance(c: Certificate) -> dict[str, list[tuple[str, str]]]:
@@ -162,6 +163,13 @@ def _curve_views(metrics: Metrics) -> list[dict[str, Any]]:
                 "svg": charts.curve(curve, quantity, label),
             }
         )
+    if len(metrics.candidates) > 1:
+        tried = [charts.Candidate(bits, expected) for bits, expected in metrics.candidates]
+        best = max(tried, key=lambda c: (c.expected, -c.bits))
+        ends = f"best {fixed(Fraction(best.bits), 1, 'up')} bits, {percent(Fraction(best.expected), 'down')}"
+        label = f"Certified accuracy that {len(tried):,} candidate messages could expect, against their bits; {ends}."
+        frontier = charts.frontier_chart(tried, label)
+        views.append({"stage": "quantize", "quantity": f"{len(tried):,} candidates;", "ends": ends, "svg": frontier})
     return views
 
 
@@ -181,8 +189,8 @@ def _message_view(c: Certificate) -> dict[str, Any]:
         if len(integers) < len(c.message.integers)
         else "",
         "count": count,
-        "bit_chart": charts.both(charts.bit_chart, shown, f"The {length} bits of the message as squares."),
-        "integer_chart": charts.both(charts.integer_chart, integers, f"The {count} of the coded vector as bars."),
+        "bit_chart": svg.both(charts.bit_chart, shown, f"The {length} bits of the message as squares."),
+        "integer_chart": svg.both(charts.integer_chart, integers, f"The {count} of the coded vector as bars."),
     }
 
 
@@ -202,7 +210,7 @@ def _section_view(folder: Path, section: Section) -> dict[str, Any]:
         "mismatch": mismatch(section),
         "population": _plain(population.get("description") or population.get("name") or ""),
         "model": _plain(c.model.get("name", "")),
-        "chart": charts.both(charts.accuracy_chart, marks, _floor(c), _accuracy_label(c)),
+        "chart": svg.both(charts.accuracy_chart, marks, _floor(c), _accuracy_label(c)),
         "marks": marks,
         "has_heldout": any(mark.heldout is not None for mark in marks),
         "gaps": _gap_tiles(c),

@@ -13,9 +13,9 @@ from scipy.special import bdtr
 
 from bounds_reports import charts, holdout
 from bounds_reports.advice import advise, relative_entropy
-from bounds_reports.charts import Label, spread
 from bounds_reports.numbers import apportion, fixed, percent, places, points, probability
 from bounds_reports.sentences import _rough
+from bounds_reports.svg import Label, spread
 from bounds_reports.text import clip, markdown, specimen, title, visible
 
 
@@ -145,6 +145,8 @@ def test_charts_of_nothing() -> None:
         assert "</svg>" in charts.bit_chart("", "empty", narrow=narrow)
         assert "</svg>" in charts.integer_chart([], "empty", narrow=narrow)
         assert "</svg>" in charts.integer_chart([0, 0], "zeros", narrow=narrow)
+    same = charts.Candidate(0.0, 1.0)
+    assert "nan" not in charts.frontier_chart([same, same], "same")
     assert "</svg>" in charts.curve([(0, 1.0), (1, 1.0)], "loss", "flat")
 
 

@@ -101,6 +101,7 @@ def test_each_domain_says_its_number_in_a_sentence(run_dir: Path, report: Report
         assert f"prlvr verify {domain}/certificate.json" in said
         for text in made["assumptions"]:
             assert text in said
+    assert said.count("Quantization 24 candidates; best") == 4
     assert "all 4 together with probability at least 80 %" in said
 
 
