@@ -149,8 +149,8 @@ class Certificate(Frozen):
     Every field but ``stages``, ``engine`` and ``digests.policy`` follows from the four files.
     """
 
-    schema_: Annotated[Literal["prlvr/certificate/1"], Field(alias="schema")] = "prlvr/certificate/1"
-    kind: Literal["accuracy"] = "accuracy"
+    schema_: Annotated[Literal["prlvr/certificate/1"], Field(alias="schema")]
+    kind: Literal["accuracy"]
     purpose: Literal["certificate", "development"]
     model: ModelName
     domain: FileName
@@ -246,6 +246,8 @@ def _assemble(
     )
     missing = {name: evidence.count(name, "sample", sample, draws=method.draws).missing for name in results}
     return Certificate(
+        schema_="prlvr/certificate/1",
+        kind="accuracy",
         purpose=method.purpose,
         model=ModelName(name=method.claim.base, digest=method.claim.base_digest),
         domain=method.claim.domain,

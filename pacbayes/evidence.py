@@ -15,8 +15,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final, Literal
 
-import pyarrow as pa  # type: ignore[import-untyped]
-import pyarrow.parquet as pq  # type: ignore[import-untyped]
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from pacbayes.canonical import CanonicalError, canonical_json, digest, is_digest, parse_json, write_atomic
 from pacbayes.sample import SampleLock
@@ -269,12 +269,12 @@ def _to_parquet(evidence: Evidence) -> bytes:
     header = canonical_json(
         {"schema": SCHEMA_NAME, "sample_lock": evidence.sample_lock, "policies": dict(evidence.policies)}
     )
+    sink = io.BytesIO()
     try:
         table = pa.table(columns, schema=_COLUMNS.with_metadata({_METADATA_KEY: header}))
+        pq.write_table(table, sink, compression="zstd", version="2.6", data_page_version="1.0", row_group_size=1 << 20)
     except (pa.ArrowException, TypeError, ValueError, OverflowError, UnicodeError) as error:
         raise EvidenceError(f"an outcome has a value of the wrong type: {str(error).splitlines()[0]}") from error
-    sink = io.BytesIO()
-    pq.write_table(table, sink, compression="zstd", version="2.6", data_page_version="1.0", row_group_size=1 << 20)
     return sink.getvalue()
 
 

@@ -48,7 +48,7 @@ def first_difference(old: Any, new: Any, *, was: str = "was", now: str = "and no
     """The first place where two JSON values differ, as "place was old and now is new"; None if they are equal."""
     pairs: list[tuple[str, Any, Any]]
     if isinstance(old, Mapping) and isinstance(new, Mapping):
-        pairs = [(f"{path}.{key}" if path else str(key), old.get(key), new.get(key)) for key in sorted({*old, *new})]
+        pairs = [(f"{path}.{key}" if path else str(key), old.get(key), new.get(key)) for key in {**old, **new}]
     elif _is_list(old) and _is_list(new) and len(old) == len(new):
         pairs = [(f"{path}[{index}]", a, b) for index, (a, b) in enumerate(zip(old, new, strict=True))]
     elif type(old) is type(new) and old == new:
