@@ -29,6 +29,8 @@ from pacbayes.bounds.inversion import probabilities, round_down, smallest_true_l
 STAKES = tuple(1 / (1 + math.exp(-x / 2)) for x in range(-18, 9))
 
 _UNIT = 2.0**-53
+# Stakes times values held in memory at once.
+_TABLE_SIZE = 2**20
 
 # From a hypothetical mean to (ln E, error).
 _Evidence = Callable[[float], tuple[float, float]]
@@ -95,14 +97,17 @@ def _log_evidence(
     ratios: NDArray[np.float64], times: NDArray[np.float64], stakes: Sequence[float]
 ) -> tuple[float, float]:
     """ln of the mean over stakes of prod_i (1 - c + c ratio_i)^times_i, and a bound on its rounding error."""
-    logs, sizes = [], []
-    for c in stakes:
+    columns = np.asarray(stakes, dtype=np.float64)[:, None]
+    logs, sizes = np.empty(len(stakes)), np.empty(len(stakes))
+    rows = max(1, _TABLE_SIZE // ratios.size)
+    for i in range(0, len(stakes), rows):
+        c = columns[i : i + rows]
         terms = np.log((1.0 - c) + c * ratios)
-        logs.append(float(terms @ times))
-        sizes.append(float(np.abs(terms) @ times))
-    largest = max(logs)
-    value = largest + math.log(math.fsum(math.exp(x - largest) for x in logs) / len(logs))
-    return value, 8 * _UNIT * (float(times.sum()) + max(sizes))
+        logs[i : i + rows] = terms @ times
+        sizes[i : i + rows] = np.abs(terms) @ times
+    largest = float(logs.max())
+    value = largest + math.log(float(np.exp(logs - largest).mean()))
+    return value, 8 * _UNIT * (float(times.sum()) + float(sizes.max()) + 1.0)
 
 
 def _largest_rejected(evidence: _Evidence, log_eta: float) -> float:

@@ -1,6 +1,6 @@
-"""Tails by summation with fifty digits or with fractions: what the library's float arithmetic is measured against.
+"""Tails summed with fifty digits or with fractions: what the library's float arithmetic is measured against.
 
-Nothing here is imported from the library. The sums run over every term that matters, from the edge of the tail outwards.
+Nothing is imported from the library. The sums run over every term that matters, from the edge of the tail outwards.
 """
 
 from fractions import Fraction
@@ -48,7 +48,9 @@ def _binomial_term(k: int, n: int, p: mpf) -> mpf:
 
 def hypergeometric_cdf(k: int, population: int, losses: int, n: int) -> Fraction:
     """P[Hypergeometric <= k] exactly; for populations of a few thousand."""
-    ways = sum(comb(losses, j) * comb(population - losses, n - j) for j in range(max(0, n + losses - population), k + 1))
+    ways = sum(
+        comb(losses, j) * comb(population - losses, n - j) for j in range(max(0, n + losses - population), k + 1)
+    )
     return Fraction(ways, comb(population, n))
 
 

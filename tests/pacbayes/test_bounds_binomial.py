@@ -125,7 +125,7 @@ def test_lower_limit_mirrors_the_upper() -> None:
 
 
 def test_coverage_by_enumeration() -> None:
-    """The probability, summed over all outcomes, that the limit lies below the truth is at most eta; and comes close."""
+    """The probability, over all outcomes, that the limit lies below the truth is at most eta; and comes close."""
     n, delta, bits = 12, 0.2, 1.0
     eta = log_failure_probability(bits, delta)
     limits = [binomial_risk_upper(k, n, log_eta=eta) for k in range(n + 1)]

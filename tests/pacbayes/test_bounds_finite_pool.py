@@ -60,7 +60,9 @@ def test_reference_values() -> None:
     }
     assert 0.733 <= accuracy["pool", "realised"] < 0.734
     assert 0.694 <= accuracy["unseen", "realised"] < 0.695
-    assert accuracy["pool", "expected"] == pytest.approx(0.7164680154, abs=1e-9)  # the binomial's: no gain from the pool
+    assert accuracy["pool", "expected"] == pytest.approx(
+        0.7164680154, abs=1e-9
+    )  # the binomial's: no gain from the pool
     assert 0 < accuracy["unseen", "realised"] - accuracy["unseen", "expected"] < 0.001
 
 
@@ -109,9 +111,7 @@ def test_expected_risk_by_enumeration() -> None:
     pools += [(p,) * 8 for p in (0.2, 0.5, 0.9, 0.97)] + [(0.0,) * a + (1.0,) * (8 - a) for a in range(9)]
     for n in (3, 4, 7):
         pool_limits = [expected_pool_risk_upper(k, n, log_eta=math.log(eta)) for k in range(n + 1)]
-        unseen_limits = [
-            unseen_losses_upper(k, n, 8, log_eta=math.log(eta), outcome="expected") for k in range(n + 1)
-        ]
+        unseen_limits = [unseen_losses_upper(k, n, 8, log_eta=math.log(eta), outcome="expected") for k in range(n + 1)]
         for risks in pools:
             pool_missed = unseen_missed = 0.0
             subsets = list(itertools.combinations(range(8), n))
