@@ -17,12 +17,13 @@ import hashlib
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from decimal import Decimal
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, Protocol, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Protocol, Self, TypeVar
 
 import pydantic
 from pydantic import Field, model_validator
@@ -40,20 +41,12 @@ class LockError(ValueError):
 
 
 class Claim(Frozen):
-    """What is claimed about what. Attempts are counted per (base digest, domain, population).
-
-    ``base_digest`` is the digest of the base model's weights: the same weights under another name are the same base.
-    """
+    """What is claimed about what; ``base_digest`` is the digest of the base model's :class:`ModelDigests`."""
 
     base: Name
     base_digest: HexDigest
     domain: FileName
     population: Name
-
-    @property
-    def key(self) -> str:
-        """Digest under which attempts are counted."""
-        return digest([self.base_digest, self.domain, self.population])
 
 
 class ModelDigests(Frozen):
@@ -121,10 +114,16 @@ class Lock(Frozen):
 
     kind_of_lock: ClassVar[str]
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """SHA-256 (hex) of the canonical JSON."""
         return hashlib.sha256(self.to_bytes()).hexdigest()
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """As pydantic's, which does not validate; the copy has its own digest."""
+        copied = super().model_copy(update=update, deep=deep)
+        copied.__dict__.pop("digest", None)
+        return copied
 
 
 class MethodLock(Lock):
@@ -155,6 +154,14 @@ class MethodLock(Lock):
     menu: Annotated[tuple[MenuEntry, ...], Field(strict=False, min_length=1)]
     reported: Reported
 
+    @property
+    def claim_key(self) -> str:
+        """Digest under which attempts are counted: weights, domain and population.
+
+        The same weights under another name, or beside another configuration file, are the same base.
+        """
+        return digest([self.model.weights, self.claim.domain, self.claim.population])
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.noise != SPECIFICATION:
@@ -173,8 +180,10 @@ class MethodLock(Lock):
         ):
             if len(set(names)) < len(names):
                 raise ValueError(f"a name appears twice in {what}: {', '.join(names)}")
-        if self.claim.base_digest != self.model.weights:
-            raise ValueError("claim.base_digest must be the digest of the base model's weights, model.weights")
+        if self.claim.base_digest != digest(self.model.to_json()):
+            raise ValueError("claim.base_digest must be the digest of the canonical JSON of model")
+        if self.population.template_digest != digest(self.population.template.encode()):
+            raise ValueError("population.template_digest must be the SHA-256 of population.template")
         if self.claim.domain not in self.reported.domains:
             raise ValueError(f"the claim's domain {self.claim.domain!r} is not among the reported domains")
         try:
@@ -439,7 +448,7 @@ class AttemptLog:
         if method.purpose == "development":
             return lock(0, None)
         with self._open() as descriptor:
-            earlier = [entry for entry in self._read(descriptor) if entry.claim == method.claim.key]
+            earlier = [entry for entry in self._read(descriptor) if entry.claim == method.claim_key]
             for entry in earlier:
                 if (entry.method, entry.beacon) == (method.digest, beacon):
                     sample = lock(entry.number, entry.previous)
@@ -452,7 +461,7 @@ class AttemptLog:
             previous = earlier[-1].sample if earlier else None
             sample = lock(len(earlier) + 1, previous)
             entry = AttemptEntry(
-                claim=method.claim.key,
+                claim=method.claim_key,
                 number=sample.attempt,
                 method=method.digest,
                 beacon=beacon,

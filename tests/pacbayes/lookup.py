@@ -40,7 +40,8 @@ from pacbayes.sample import (
 )
 
 VOCABULARY, KINDS = 8, 4
-WEIGHTS = digest(b"a table")
+MODEL = ModelDigests(weights=digest(b"a table"), tokenizer=digest(b"tokenizer"), config=digest(b"config"))
+BASE = digest(MODEL.to_json())
 ENGINE = Engine(name="table", dtype="float64", batch_size=1, device="cpu", versions={"numpy": np.__version__})
 
 
@@ -88,13 +89,13 @@ def method_lock(**changes: Any) -> MethodLock:
     """The method of the table; keyword arguments replace fields."""
     fields: dict[str, Any] = {
         "purpose": "certificate",
-        "claim": Claim(base="table", base_digest=WEIGHTS, domain="remainders", population="numbers"),
-        "model": ModelDigests(weights=WEIGHTS, tokenizer=digest(b"tokenizer"), config=digest(b"config")),
+        "claim": Claim(base="table", base_digest=BASE, domain="remainders", population="numbers"),
+        "model": MODEL,
         "population": PopulationLock(
             description="uniform 32-bit numbers",
             digest=digest(b"numbers"),
             template="{prompt}",
-            template_digest=digest(b"{}"),
+            template_digest=digest(b"{prompt}"),
         ),
         "verifier": "1",
         "generation": Generation(
@@ -178,7 +179,7 @@ class Chain:
             folder / "evidence.parquet",
             self.outcomes("coded", decoded) + self.outcomes("base", np.zeros(KINDS)),
             sample_lock=self.sample.digest,
-            policies={"coded": digest(message), "base": WEIGHTS},
+            policies={"coded": digest(message), "base": MODEL.weights},
         )
         certificate = build_certificate(
             method=self.method,

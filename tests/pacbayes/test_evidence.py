@@ -15,12 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lookup import WEIGHTS, Chain, boosts, method_lock
+from lookup import MODEL, Chain, boosts, method_lock
 
 from pacbayes.canonical import digest, file_digest
 from pacbayes.evidence import Evidence, EvidenceError, Outcome, collect, parse_evidence, read_evidence, write_evidence
 
-POLICIES = {"coded": digest(b"message"), "base": WEIGHTS}
+POLICIES = {"coded": digest(b"message"), "base": MODEL.weights}
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pydantic
 import pytest
-from lookup import WEIGHTS, Prompt, draw, menu, method_lock, replaced
+from lookup import BASE, Prompt, draw, menu, method_lock, replaced
 
 from pacbayes import sample as sample_module
 from pacbayes.canonical import canonical_json, digest, file_digest
@@ -58,11 +58,13 @@ def test_a_method_lock_reads_back_and_its_file_has_its_digest(tmp_path: Path) ->
 
 def test_every_field_is_in_the_digest() -> None:
     method = method_lock()
+    other_model = method.model.model_copy(update={"tokenizer": digest(b"other")})
+    other_base = method.claim.model_copy(update={"base_digest": digest(other_model.to_json())})
     changes: dict[str, Any] = {
         "purpose": "development",
-        "claim": Claim(base="table", base_digest=WEIGHTS, domain="remainders", population="other"),
-        "model": method.model.model_copy(update={"tokenizer": digest(b"other")}),
-        "population": method.population.model_copy(update={"template": "Q: {prompt}"}),
+        "claim": Claim(base="table", base_digest=BASE, domain="remainders", population="other"),
+        "model": other_model,
+        "population": method.population.model_copy(update={"description": "other numbers"}),
         "verifier": "2",
         "generation": method.generation.model_copy(update={"temperature": 0.5}),
         "design": FinitePool(pool_digest=digest(b"pool"), pool_size=1000),
@@ -78,8 +80,17 @@ def test_every_field_is_in_the_digest() -> None:
     }
     unchanging = {"schema_", "noise"}  # these have one admissible value
     assert set(changes) | unchanging == set(MethodLock.model_fields)
+    assert replaced(method, claim=other_base, model=other_model).digest != method.digest
+    del changes["model"]
     digests = {replaced(method, **{name: value}).digest for name, value in changes.items()}
     assert len(digests | {method.digest}) == len(changes) + 1
+
+
+def test_a_copy_has_its_own_digest() -> None:
+    method = method_lock()
+    before = method.digest
+    assert method.model_copy(update={"verifier": "2"}).digest == replaced(method, verifier="2").digest != before
+    assert method == method_lock()
 
 
 def test_locks_hold_no_time_path_seed_or_hardware() -> None:
@@ -106,7 +117,7 @@ def test_locks_hold_no_time_path_seed_or_hardware() -> None:
         ({"noise": "another noise"}, "asks for 'another noise'"),
         ({"design": FinitePool(pool_digest=digest(b""), pool_size=449)}, "do not fit"),
         ({"claim": Claim(base="x", base_digest=digest(b"x"), domain="remainders", population="p")}, "base_digest"),
-        ({"claim": Claim(base="x", base_digest=WEIGHTS, domain="chess", population="p")}, "not among the reported"),
+        ({"claim": Claim(base="x", base_digest=BASE, domain="chess", population="p")}, "not among the reported"),
         ({"started": "2030-01-01"}, "Extra inputs"),
     ],
 )
@@ -117,7 +128,7 @@ def test_a_method_that_makes_no_sense_is_refused(changes: dict[str, Any], messag
 
 def test_a_domain_cannot_be_a_path() -> None:
     with pytest.raises(pydantic.ValidationError, match="pattern"):
-        Claim(base="x", base_digest=WEIGHTS, domain="../../etc", population="p")
+        Claim(base="x", base_digest=BASE, domain="../../etc", population="p")
 
 
 def test_a_menu_that_sums_to_more_than_one_is_refused() -> None:
@@ -288,10 +299,11 @@ def test_the_same_method_and_beacon_is_the_same_attempt(tmp_path: Path) -> None:
 def test_other_claims_are_counted_apart_but_a_renamed_base_is_not(tmp_path: Path) -> None:
     log, method = tmp_path / "log", method_lock()
     register(log, method)
-    elsewhere = Claim(base="table", base_digest=WEIGHTS, domain="remainders", population="other numbers")
+    elsewhere = Claim(base="table", base_digest=BASE, domain="remainders", population="other numbers")
     assert register(log, replaced(method, claim=elsewhere)).attempt == 1
-    renamed = Claim(base="a better name", base_digest=WEIGHTS, domain="remainders", population="numbers")
-    assert register(log, replaced(method, claim=renamed)).attempt == 2
+    model = method.model.model_copy(update={"config": digest(b"a new line in the configuration")})
+    renamed = method.claim.model_copy(update={"base": "a better name", "base_digest": digest(model.to_json())})
+    assert register(log, replaced(method, claim=renamed, model=model)).attempt == 2
 
 
 def test_development_is_not_counted(tmp_path: Path) -> None:
