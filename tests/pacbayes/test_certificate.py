@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from lookup import BASE, ENGINE, Chain, boosts, method_lock
+from lookup import ENGINE, MODEL, Chain, boosts, method_lock
 
 from pacbayes.canonical import canonical_json, digest, file_digest
 from pacbayes.certificate import (
@@ -507,7 +507,7 @@ def test_evidence_with_another_base_is_refused(run: Path, tmp_path: Path) -> Non
     rows = chain.outcomes("coded", boosts(chain.method, 0, [0] * 4)) + chain.outcomes("base", np.zeros(4))
     for name, policies, text in [
         ("a", {"coded": digest(message), "base": digest(b"a weaker base")}, "is not the base model"),
-        ("b", {"coded": digest(b"another message"), "base": BASE}, "about the message"),
+        ("b", {"coded": digest(b"another message"), "base": MODEL.weights}, "about the message"),
     ]:
         path = tmp_path / name
         write_evidence(path, rows, sample_lock=chain.sample.digest, policies=policies)
