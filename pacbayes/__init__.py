@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pacbayes.bounds import (
         certified_accuracy,
         certified_gain,
+        certified_mean_accuracy,
         certified_pool_accuracy,
         holdout_accuracy,
         joint_accuracies,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 _HOME = {
     "certified_accuracy": "pacbayes.bounds",
     "certified_gain": "pacbayes.bounds",
+    "certified_mean_accuracy": "pacbayes.bounds",
     "certified_pool_accuracy": "pacbayes.bounds",
     "holdout_accuracy": "pacbayes.bounds",
     "joint_accuracies": "pacbayes.bounds",
@@ -46,6 +48,7 @@ __all__ = [
     "MenuEntry",
     "certified_accuracy",
     "certified_gain",
+    "certified_mean_accuracy",
     "certified_pool_accuracy",
     "holdout_accuracy",
     "joint_accuracies",

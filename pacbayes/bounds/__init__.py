@@ -1,6 +1,6 @@
 """Bounds on the accuracy of a policy on new prompts: tails inverted in log space, rounded against the claim."""
 
-from pacbayes.bounds.accuracy import ACCURACY_BOUNDS, certified_accuracy
+from pacbayes.bounds.accuracy import ACCURACY_BOUNDS, certified_accuracy, certified_mean_accuracy
 from pacbayes.bounds.betting import STAKES, betting_mean_lower, betting_mean_lower_from_counts
 from pacbayes.bounds.binomial import binomial_risk_lower, binomial_risk_upper, log_failure_probability
 from pacbayes.bounds.concentration import (
@@ -46,6 +46,7 @@ __all__ = [
     "catoni_risk_upper",
     "certified_accuracy",
     "certified_gain",
+    "certified_mean_accuracy",
     "certified_pool_accuracy",
     "expected_pool_risk_upper",
     "gaussian_kl",

@@ -4,6 +4,10 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pacbayes.bounds.betting import betting_mean_lower, betting_mean_lower_from_counts
 from pacbayes.bounds.binomial import binomial_risk_lower, check_counts, log_failure_probability
 from pacbayes.bounds.concentration import (
     catoni_risk_upper,
@@ -27,10 +31,15 @@ def _complement(risk_upper: Callable[..., float]) -> AccuracyBound:
     return accuracy_lower
 
 
+def _betting(correct: int, n: int, /, *, log_eta: float) -> float:
+    return betting_mean_lower_from_counts((0.0, 1.0), (n - correct, correct), log_eta=log_eta)
+
+
 # The binomial's lower limit for the rate of correct answers is computed directly, which keeps tiny accuracies precise.
 ACCURACY_BOUNDS: Mapping[str, AccuracyBound] = MappingProxyType(
     {
         "binomial": binomial_risk_lower,
+        "betting": _betting,
         "kl": _complement(kl_risk_upper),
         "maurer_seeger": _complement(maurer_seeger_risk_upper),
         "hoeffding": _complement(hoeffding_risk_upper),
@@ -58,3 +67,25 @@ def certified_accuracy(losses: int, n: int, *, bits: float, delta: float, bound:
         raise ValueError(f"unknown bound {bound!r}; expected one of {', '.join(ACCURACY_BOUNDS)}")
     check_counts(losses, n)
     return ACCURACY_BOUNDS[bound](n - losses, n, log_eta=log_failure_probability(bits, delta))
+
+
+def certified_mean_accuracy(rewards: ArrayLike, *, bits: float, delta: float, population: int | None = None) -> float:
+    """`certified_accuracy` from several draws a prompt, or from exact probabilities of a right answer; by betting.
+
+    The prompts are the units, however many draws each has; draws of one prompt may depend on each other (stratified
+    noise).
+
+    Args:
+        rewards: shape (n, M), the M rewards of each of the n prompts, or (n,), their means; in [0, 1].
+        bits: -log2 of the policy's prior probability.
+        delta: probability with which the statement may fail, in (0, 1).
+        population: size of a finite pool for a statement about its *realised* rewards; the prompts in order of drawing.
+
+    Raises:
+        ValueError: an argument is out of range.
+    """
+    draws = np.asarray(rewards, dtype=np.float64)
+    if draws.ndim == 2 and not ((draws >= 0) & (draws <= 1)).all():
+        raise ValueError("expected rewards in [0, 1]")
+    means = draws.mean(axis=1) if draws.ndim == 2 else draws
+    return betting_mean_lower(means, log_eta=log_failure_probability(bits, delta), population=population)

@@ -16,6 +16,7 @@ References: J. Rissanen, IBM J. Res. Dev. 20 (1976); Cover and Thomas, "Elements
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 
 # Fraction bits of a logarithm: enough for 1e-9 bits, and a float64 holds sums below 2^21 bits exactly.
@@ -43,28 +44,24 @@ class Frequencies:
         weights: one non-negative integer each; at least one positive.
     """
 
-    __slots__ = ("cumulative", "first")
-
     def __init__(self, first: int, weights: Iterable[int]) -> None:
         self.first = first
-        self.cumulative = (0, *accumulate(weights))
+        self.weights = tuple(weights)
+        self.total = sum(self.weights)
 
-    @property
-    def total(self) -> int:
-        """Sum of the frequencies."""
-        return self.cumulative[-1]
+    @cached_property
+    def cumulative(self) -> tuple[int, ...]:
+        """Sums of the frequencies before each integer, and the total: one more than there are integers."""
+        return (0, *accumulate(self.weights))
 
     @property
     def alphabet(self) -> range:
         """The integers that have a frequency."""
-        return range(self.first, self.first + len(self.cumulative) - 1)
+        return range(self.first, self.first + len(self.weights))
 
     def weight(self, value: int) -> int:
         """Frequency of an integer; 0 outside the alphabet."""
-        if value not in self.alphabet:
-            return 0
-        i = value - self.first
-        return self.cumulative[i + 1] - self.cumulative[i]
+        return self.weights[value - self.first] if value in self.alphabet else 0
 
 
 @dataclass(frozen=True)

@@ -280,12 +280,12 @@ class MixtureCode(Code):
         while True:
             common = lcm(*(table.total for table in tables))
             factors = [weight * (common // table.total) for weight, table in zip(posterior, tables, strict=True)]
-            first = min(table.alphabet.start for table in tables)
-            stop = max(table.alphabet.stop for table in tables)
-            value = yield Frequencies(
-                first,
-                [sum(f * t.weight(v) for f, t in zip(factors, tables, strict=True)) for v in range(first, stop)],
-            )
+            first = min(table.first for table in tables)
+            mixed = [0] * (max(table.alphabet.stop for table in tables) - first)
+            for factor, table in zip(factors, tables, strict=True):
+                for i, weight in enumerate(table.weights, table.first - first):
+                    mixed[i] += factor * weight
+            value = yield Frequencies(first, mixed)
             earned = [factor * table.weight(value) for factor, table in zip(factors, tables, strict=True)]
             surplus = max(0, max(earned).bit_length() - _POSTERIOR_BITS)
             posterior = [max(1, weight >> surplus) for weight in earned]

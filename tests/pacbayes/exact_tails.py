@@ -6,7 +6,6 @@ Nothing is imported from the library. The sums run over every term that matters,
 from fractions import Fraction
 from math import comb
 
-import mpmath
 from mpmath import mp, mpf
 
 mp.dps = 50
@@ -54,9 +53,25 @@ def hypergeometric_cdf(k: int, population: int, losses: int, n: int) -> Fraction
     return Fraction(ways, comb(population, n))
 
 
+def log_hypergeometric(k: int, population: int, losses: int, n: int) -> mpf:
+    """ln P[Hypergeometric <= k] for k below the mean, in large populations."""
+
+    def log_choose(a: int, b: int) -> mpf:
+        return mp.loggamma(a + 1) - mp.loggamma(b + 1) - mp.loggamma(a - b + 1)
+
+    log_term = log_choose(losses, k) + log_choose(population - losses, n - k) - log_choose(population, n)
+    low = max(0, n + losses - population)
+    ratios = _sum(
+        mpf(1),
+        lambda i: mpf(k - i) * (population - losses - n + k - i) / (losses - k + 1 + i) / (n - k + 1 + i),
+        k - low,
+    )
+    return log_term + mp.log(ratios)
+
+
 def bernoulli_kl(x: float, p: float) -> mpf:
     x, p = mpf(x), mpf(p)
     return sum((a * mp.log(a / b) for a, b in ((x, p), (1 - x, 1 - p)) if a > 0), mpf(0))
 
 
-__all__ = ["bernoulli_kl", "binomial_cdf", "hypergeometric_cdf", "log_eta", "mpmath"]
+__all__ = ["bernoulli_kl", "binomial_cdf", "hypergeometric_cdf", "log_eta", "log_hypergeometric"]

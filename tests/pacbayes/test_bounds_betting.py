@@ -14,6 +14,7 @@ from pacbayes.bounds import (
     betting_mean_lower,
     betting_mean_lower_from_counts,
     certified_accuracy,
+    certified_mean_accuracy,
     kl_risk_upper,
     log_failure_probability,
 )
@@ -122,6 +123,24 @@ def test_order_matters_only_without_replacement() -> None:
     assert betting_mean_lower(values, log_eta=eta, population=250) != betting_mean_lower(
         other, log_eta=eta, population=250
     )
+
+
+def test_several_draws_count_as_one_prompt() -> None:
+    rng = np.random.default_rng(2)
+    draws = rng.random((300, 4)) < 0.8
+    means = draws.mean(axis=1)
+    got = certified_mean_accuracy(draws, bits=12, delta=0.05)
+    assert got == certified_mean_accuracy(means, bits=12, delta=0.05)
+    assert got == betting_mean_lower(means, log_eta=log_failure_probability(12, 0.05))
+    # Copies of one draw are no new evidence: the bound is that of one draw, and n M would have claimed much more.
+    once = draws[:, :1]
+    copied = certified_mean_accuracy(np.repeat(once, 16, axis=1), bits=12, delta=0.05)
+    assert copied == certified_mean_accuracy(once, bits=12, delta=0.05)
+    right = int(once.sum())
+    assert copied < certified_accuracy(300 - right, 300, bits=12, delta=0.05)
+    assert copied + 0.05 < certified_accuracy(16 * (300 - right), 16 * 300, bits=12, delta=0.05)
+    with pytest.raises(ValueError, match="rewards in"):
+        certified_mean_accuracy([[1.5, -0.5]], bits=0, delta=0.05)
 
 
 def test_degenerate_samples() -> None:

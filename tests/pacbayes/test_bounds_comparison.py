@@ -37,6 +37,7 @@ def test_exact_inversion_is_the_tightest() -> None:
         # Without losses Chernoff's bound is the exact one; the two computations then differ in the last digit.
         assert max(got.values()) <= got["binomial"] + 1e-15
         assert got["maurer_seeger"] <= got["kl"] <= got["binomial"] + 1e-15
+        assert got["betting"] <= got["binomial"] + 1e-14
         assert got["catoni"] <= got["kl"] + 1e-15
         assert got["hoeffding"] <= got["kl"] + 1e-15
 

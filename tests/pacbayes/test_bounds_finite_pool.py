@@ -6,7 +6,7 @@ import random
 from fractions import Fraction
 
 import pytest
-from exact_tails import binomial_cdf, hypergeometric_cdf
+from exact_tails import binomial_cdf, hypergeometric_cdf, log_hypergeometric
 from mpmath import mp
 
 from pacbayes.bounds import (
@@ -19,6 +19,7 @@ from pacbayes.bounds import (
     pool_losses_upper,
     unseen_losses_upper,
 )
+from pacbayes.bounds.tails import log_hypergeometric_cdf
 
 
 def is_edge(losses: int, n: int, population: int, limit: int, eta: Fraction) -> bool:
@@ -45,6 +46,18 @@ def test_random_cases_of_larger_pools() -> None:
         losses, bits = rng.randrange(n + 1), rng.randrange(200)
         limit = pool_losses_upper(losses, n, population, log_eta=log_failure_probability(bits, 0.05))
         assert is_edge(losses, n, population, limit, Fraction(0.05) / 2**bits)
+
+
+def test_large_pools_against_summed_tails() -> None:
+    rng = random.Random(1)
+    for _ in range(40):
+        population = int(10 ** rng.uniform(3, 6))
+        n = rng.randrange(100, population)
+        losses = rng.randrange(1, n)
+        at = losses * population // n + rng.randrange(1, 4) * math.isqrt(population)
+        if losses < at <= population - n + losses:
+            value, error = log_hypergeometric_cdf(losses, population, at, n)
+            assert abs(value - log_hypergeometric(losses, population, at, n)) <= error < 1e-5
 
 
 def test_exact_ties_go_against_us() -> None:

@@ -110,7 +110,7 @@ def test_a_thousand_integers_within_two_bits_in_under_a_second(spec: dict[str, A
     bits = code.encode(q)
     encoded = time.process_time()
     assert code.decode(bits, 1000) == q
-    assert max(encoded - start, time.process_time() - encoded) < 1.5  # under 1 s alone; the machine may be shared
+    assert max(encoded - start, time.process_time() - encoded) < 1.0
     cost = -code.log2_probability(q)
     assert cost <= len(bits) < cost + 2
 
