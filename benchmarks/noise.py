@@ -73,9 +73,8 @@ def main() -> None:
     print(f"decoding step {'measured' if arguments.model else 'assumed'}: {step:.1f} ms; same tokens: {same}")
     for name, value in results.items():
         added = 100 * (value - plain) / (step + plain)
-        print(
-            f"{name:24} {value:8.2f} ms  {value / ROWS:6.3f} ms a row  x {value / plain:5.2f}  adds {added:+6.2f} % to a step"
-        )
+        per_row, ratio = value / ROWS, value / plain
+        print(f"{name:24} {value:8.2f} ms  {per_row:6.3f} ms a row  x {ratio:5.2f}  adds {added:+6.2f} % to a step")
 
 
 if __name__ == "__main__":
