@@ -1,0 +1,47 @@
+"""The last step of a chain: evaluate every policy, count, and write the certificate beside the files it follows from."""
+
+from __future__ import annotations
+
+import shutil
+from importlib.metadata import version
+from pathlib import Path
+
+from pacbayes.canonical import file_digest
+from pacbayes.certificate import Engine, build_certificate, write_certificate
+from progressive_rlvr.chain import Chain
+from progressive_rlvr.decoder import tensors_digest
+from progressive_rlvr.evaluate import evaluate
+from progressive_rlvr.policies import decode_message
+from progressive_rlvr.stages import StageResult
+from progressive_rlvr.stages.quantize import MESSAGE_FILE
+
+CERTIFICATE_FILE = "certificate.json"
+NAMED_VERSIONS = ("torch", "transformers", "peft", "trl", "progressive-rlvr")
+
+
+def certify(chain: Chain, stages: list[StageResult]) -> Path:
+    """Evaluate, build and write the certificate; returns its file."""
+    message = chain.folder / MESSAGE_FILE
+    shutil.copyfile(stages[-1].folder / MESSAGE_FILE, message)
+    evidence = evaluate(chain, stages)
+    model = chain.certified_model()
+    weights = decode_message(model, chain.menu, message.read_bytes(), chain.prior)
+    locked = chain.method.generation
+    certificate = build_certificate(
+        method=chain.method,
+        sample=chain.sample,
+        message=message.read_bytes(),
+        evidence=evidence.read_bytes(),
+        policy=tensors_digest(weights),
+        engine=Engine(
+            name=locked.engine,
+            dtype=locked.dtype,
+            batch_size=locked.batch_size,
+            device=model.device.type,
+            versions={name: version(name) for name in NAMED_VERSIONS},
+        ),
+        stages=[{"kind": s.kind, "done": file_digest(s.folder / "done.json"), **s.summary} for s in stages],
+    )
+    path = chain.folder / CERTIFICATE_FILE
+    write_certificate(path, certificate)
+    return path

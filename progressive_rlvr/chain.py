@@ -1,0 +1,218 @@
+"""One domain's chain: its folder, its locks, its prompts. Everything that the stages share and none of them may change.
+
+Opening a chain locks the method, draws the sample that follows from the lock, and numbers it as an attempt; opening it again finds
+the same locks. Only then may anything be trained.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from domains.base import Domain, Item, Population, Reason, Verdict
+from pacbayes.canonical import digest, write_atomic
+from pacbayes.codes import Menu, MenuEntry
+from pacbayes.gumbel import prompt_key
+from pacbayes.sample import (
+    AttemptLog,
+    Claim,
+    DeltaShare,
+    Generation,
+    Iid,
+    MethodLock,
+    ModelDigests,
+    PopulationLock,
+    Reported,
+    SampleLock,
+    heldout_noise_root,
+    heldout_seed,
+    noise_root,
+    sample_seed,
+    write_lock,
+)
+from progressive_rlvr.config import RunConfig
+from progressive_rlvr.decoder import group_count, make_prior, read_prior, tensors_digest, write_prior
+from progressive_rlvr.engines import Request, Settings
+from progressive_rlvr.errors import UserError
+from progressive_rlvr.metrics import Metrics
+from progressive_rlvr.models import BaseModel, find_base
+from progressive_rlvr.populations import find_population, open_domain
+
+ENGINE = "hf"
+SPLITS = ("sample", "heldout")
+
+
+@dataclass(frozen=True)
+class Chain:
+    """What every stage of one domain works with."""
+
+    config: RunConfig
+    folder: Path
+    base: BaseModel
+    domain: Domain
+    population: Population
+    method: MethodLock
+    sample: SampleLock
+    items: dict[str, list[Item]]
+
+    @cached_property
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        """The base model's tokenizer."""
+        return self.base.load_tokenizer()
+
+    @cached_property
+    def prior(self) -> dict[str, torch.Tensor]:
+        """The locked prior artifact: A, B and P of every target module."""
+        return read_prior(self.folder / "prior.safetensors", self.method.menu[0].prior_artifact)
+
+    @property
+    def menu(self) -> Menu:
+        """The locked codes."""
+        return Menu(self.method.menu)
+
+    @property
+    def settings(self) -> Settings:
+        """The locked way of answering."""
+        locked = self.method.generation
+        return Settings(locked.max_new_tokens, locked.temperature, locked.stop, locked.batch_size)
+
+    @property
+    def metrics(self) -> Metrics:
+        """The chain's `metrics.jsonl`."""
+        return Metrics(self.folder / "metrics.jsonl")
+
+    def training_model(self) -> PreTrainedModel:
+        """A fresh base in the training dtype."""
+        return self.base.load(self.config.base.training_dtype)
+
+    def certified_model(self) -> PreTrainedModel:
+        """A fresh base in the dtype that the certificate is about."""
+        return self.base.load(self.config.generation.dtype)
+
+    def noise_root(self, split: str) -> str:
+        """Root of the noise on a split (hex)."""
+        root = noise_root if split == "sample" else heldout_noise_root
+        return root(self.method.digest, self.sample.digest, self.sample.beacon)
+
+    def requests(self, split: str) -> list[Request]:
+        """Prompts and noise keys of a split (draw 0), in the lock's order."""
+        root = self.noise_root(split)
+        locked = self.sample.split(split)
+        return [
+            Request(item.prompt, prompt_key(root, item.prompt_digest, lock.occurrence, 0))
+            for item, lock in zip(self.items[split], locked, strict=True)
+        ]
+
+    def judge(self, text: str, truncated: bool, item: Item) -> Verdict:
+        """The verdict on one completion; one that did not end is a loss whatever it says."""
+        return Verdict.loss(Reason.TRUNCATED) if truncated else self.domain.verify(text, item)
+
+
+def open_chain(config: RunConfig, run_folder: Path, domain_name: str) -> Chain:
+    """Lock the method, draw and lock the sample, or find both as they were locked before.
+
+    Raises:
+        UserError: unknown population, missing base model, a design this pipeline cannot draw, no prompts.
+        LockError: the run was locked with another method.
+        OSError: the run directory cannot be written.
+    """
+    folder = run_folder / domain_name
+    folder.mkdir(parents=True, exist_ok=True)
+    torch.set_num_threads(config.threads)
+    domain = open_domain(domain_name)
+    population = find_population(domain, config.domains[domain_name].population)
+    base = find_base(config.base.model, config.base.revision)
+    artifact, modules = _prior(config, base, folder / "prior.safetensors")
+    method = lock_method(config, base, domain, population, artifact, modules)
+    write_lock(folder / "method.lock.json", method)
+    beacon = config.sample.beacon
+    items = {
+        "sample": population.draw(sample_seed(method.digest, beacon), config.sample.n),
+        "heldout": population.draw(heldout_seed(method.digest, beacon), config.sample.heldout),
+    }
+    for split, wanted in (("sample", config.sample.n), ("heldout", config.sample.heldout)):
+        if len(items[split]) != wanted:
+            raise UserError(f"{domain_name}/{population.name}: asked for {wanted} {split} prompts, got {len(items[split])}")
+    log = AttemptLog(run_folder.parent / "attempts.jsonl")
+    sample = log.register(method, items["sample"], items["heldout"], beacon=beacon)
+    write_lock(folder / "sample.lock.json", sample)
+    _write_prompts(folder / "prompts.jsonl", items)
+    return Chain(config, folder, base, domain, population, method, sample, items)
+
+
+def _write_prompts(path: Path, items: dict[str, list[Item]]) -> None:
+    """The prompts in clear, for readers of the report; the locks hold their digests."""
+    if not path.exists():
+        rows = {i.prompt_digest: {"prompt_digest": i.prompt_digest, "prompt": i.prompt, "gold": i.gold} for s in SPLITS for i in items[s]}
+        write_atomic(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows.values()).encode())
+
+
+def _prior(config: RunConfig, base: BaseModel, path: Path) -> tuple[str, int]:
+    """Digest of the prior artifact, made if it is not there, and the number of target modules."""
+    if path.exists():
+        prior = read_prior(path)
+    else:
+        prior = make_prior(base.load(), config.student)
+        write_prior(path, prior)
+    return tensors_digest(prior), len(prior) // 3
+
+
+def lock_method(
+    config: RunConfig, base: BaseModel, domain: Domain, population: Population, artifact: str, modules: int
+) -> MethodLock:
+    """The method lock that a configuration means."""
+    if population.design != "iid":
+        raise UserError(f"population {population.name} has design {population.design}; `prlvr run` draws iid populations only")
+    delta = format(Decimal(str(config.delta)), "f")
+    student = config.student
+    dimension = group_count(student, modules) * student.u
+    structure = {"adapter": "tinylora", **student.model_dump(mode="json"), "groups": group_count(student, modules)}
+    codes = [(step, code) for step in config.menu.steps for code in config.menu.codes]
+    menu = tuple(
+        MenuEntry(
+            name=f"step {step}, {' '.join(f'{v}' for v in code.values())}",
+            probability=str(Fraction(1, len(codes))),
+            dimension=dimension,
+            step=step,
+            code=dict(code),
+            structure=structure,
+            prior_artifact=artifact,
+        )
+        for step, code in codes
+    )
+    return MethodLock(
+        purpose=config.sample.purpose,
+        claim=Claim(base=base.name, base_digest=base.digest, domain=domain.name, population=population.name),
+        model=ModelDigests(weights=base.weights, tokenizer=base.tokenizer, config=base.config),
+        population=PopulationLock(
+            description=population.description,
+            digest=digest([domain.name, population.name, population.description]),
+            template="{prompt}",
+            template_digest=hashlib.sha256(b"{prompt}").hexdigest(),
+        ),
+        verifier=domain.version,
+        generation=Generation(
+            temperature=config.generation.temperature,
+            max_new_tokens=population.max_new_tokens,
+            stop=population.stop,
+            engine=ENGINE,
+            dtype=config.generation.dtype,
+            batch_size=config.generation.batch_size,
+        ),
+        design=Iid(),
+        prompts=config.sample.n,
+        heldout=config.sample.heldout,
+        delta=delta,
+        delta_shares=(DeltaShare(name="accuracy", value=delta),),
+        bound="binomial",
+        menu=menu,
+        reported=Reported(domains=tuple(config.domains), jointly=False),
+    )

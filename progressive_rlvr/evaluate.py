@@ -1,0 +1,106 @@
+"""Scoring policies on the sample and on held-out prompts, under the committed noise, into `evidence.parquet`.
+
+What stands in the file binds. A policy that is evaluated in part is finished, never begun again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from transformers import PreTrainedModel
+
+from pacbayes.canonical import file_digest
+from pacbayes.evidence import Evidence, Outcome, Split, read_evidence, write_evidence
+from progressive_rlvr.chain import SPLITS, Chain
+from progressive_rlvr.decoder import merged, tensors_digest
+from progressive_rlvr.engines.hf import HfEngine
+from progressive_rlvr.models import replaced
+from progressive_rlvr.policies import ADAPTER_FILES, Weights, decode_message, lora_weights, read_vector
+from progressive_rlvr.stages import StageResult
+from progressive_rlvr.stages.quantize import MESSAGE_FILE
+
+
+EVIDENCE_FILE = "evidence.parquet"
+BATCHES_PER_WRITE = 8
+# The policy that each stage leaves behind.
+POLICY_OF_STAGE = {"rlvr": "lora", "distill": "distilled", "tinylora": "tinylora", "quantize": "coded"}
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A name, the weights it changes, and the digest of what it is (for `coded` that of the message)."""
+
+    name: str
+    weights: Weights
+    digest: str
+
+
+def policies(chain: Chain, model: PreTrainedModel, stages: list[StageResult]) -> Iterator[Policy]:
+    """The base, and what every stage of the chain left behind, one at a time."""
+    yield Policy("base", {}, chain.base.weights)
+    for stage in stages:
+        name = POLICY_OF_STAGE[stage.kind]
+        if name == "coded":
+            file = stage.folder / MESSAGE_FILE
+            yield Policy(name, decode_message(model, chain.menu, file.read_bytes(), chain.prior), file_digest(file))
+            continue
+        if (stage.folder / ADAPTER_FILES[0]).exists():
+            weights = lora_weights(model, stage.folder)
+        else:
+            weights = merged(model, chain.config.student, chain.prior, read_vector(stage.folder))
+        yield Policy(name, weights, tensors_digest(weights))
+
+
+def evaluate(chain: Chain, stages: list[StageResult]) -> Path:
+    """Evaluate every policy on every split that is not yet in the evidence; returns the evidence file."""
+    path = chain.folder / EVIDENCE_FILE
+    model = chain.certified_model()
+    engine = HfEngine(model, chain.tokenizer)
+    for policy in policies(chain, model, stages):
+        with replaced(model, policy.weights):
+            for split in SPLITS:
+                _evaluate_split(chain, engine, policy, split, path)
+    return path
+
+
+def _evaluate_split(chain: Chain, engine: HfEngine, policy: Policy, split: Split, path: Path) -> None:
+    locked, items, requests = chain.sample.split(split), chain.items[split], chain.requests(split)
+    missing = _missing(path, policy, split, len(locked))
+    stage, total = f"evaluate {policy.name} {split}", len(locked)
+    size = BATCHES_PER_WRITE * chain.settings.batch_size
+    for start in range(0, len(missing), size):
+        chosen = missing[start : start + size]
+        completions = engine.generate([requests[i] for i in chosen], chain.settings)
+        outcomes = []
+        for i, completion in zip(chosen, completions, strict=True):
+            verdict = chain.judge(completion.text, completion.truncated, items[i])
+            outcomes.append(
+                Outcome(
+                    policy=policy.name,
+                    split=split,
+                    index=i,
+                    prompt_digest=locked[i].prompt_digest,
+                    occurrence=locked[i].occurrence,
+                    draw=0,
+                    correct=verdict.correct,
+                    reason=str(verdict.reason),
+                    tokens=completion.tokens,
+                    completion=completion.text,
+                )
+            )
+        write_evidence(path, outcomes, sample_lock=chain.sample.digest, policies={policy.name: policy.digest})
+        done = total - len(missing) + start + len(chosen)
+        right = sum(o.correct for o in outcomes) / len(outcomes)
+        chain.metrics.append(stage, done, total, accuracy=right)
+
+
+def _missing(path: Path, policy: Policy, split: Split, total: int) -> list[int]:
+    """Indices of the prompts that this very policy has not answered yet."""
+    if not path.exists():
+        return list(range(total))
+    evidence: Evidence = read_evidence(path)
+    if evidence.policies.get(policy.name) != policy.digest:
+        return list(range(total))
+    return [i for i in range(total) if (policy.name, split, i, 0) not in evidence.outcomes]

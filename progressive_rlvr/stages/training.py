@@ -1,0 +1,134 @@
+"""What the training stages share: arguments, data, reward, metrics and checkpoints, around TRL's trainers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset
+from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from trl import GRPOConfig, GRPOTrainer
+
+from progressive_rlvr.chain import Chain
+from progressive_rlvr.config import Rlvr, StageName, TinyLora
+from progressive_rlvr.engines.base import cut
+from progressive_rlvr.engines.hf import stop_tokens
+from progressive_rlvr.stages.stage import CHECKPOINTS
+
+Reward = Callable[..., list[float]]
+
+
+class Recorder(TrainerCallback):
+    """Writes a trainer's logs into the chain's `metrics.jsonl`."""
+
+    NAMES = {"reward": "reward", "loss": "loss", "frac_reward_zero_std": "groups_without_signal", "completions/mean_length": "tokens"}
+
+    def __init__(self, chain: Chain, kind: StageName) -> None:
+        self.chain, self.kind, self.started = chain, kind, time.monotonic()
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
+    ) -> None:
+        """Steps after the checkpoint that training goes on from are done again."""
+        self.chain.metrics.forget(self.kind, after=state.global_step)
+        self.chain.metrics.append(self.kind, state.global_step, state.max_steps)
+
+    def on_log(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: dict[str, float] | None = None, **kwargs: object
+    ) -> None:
+        """One line per logged step."""
+        values = {short: float(logs[name]) for name, short in self.NAMES.items() if logs and name in logs}
+        if values:
+            seconds = round(time.monotonic() - self.started, 1)
+            self.chain.metrics.append(self.kind, state.global_step, state.max_steps, seconds=seconds, **values)
+
+
+def arguments(chain: Chain, folder: Path, *, steps: int, batch: int, learning_rate: float) -> dict[str, Any]:
+    """Arguments that `GRPOConfig` and `DistillationConfig` have in common: `steps` updates of `batch` completions each."""
+    stages = chain.config.stages
+    micro = min(stages.micro_batch or batch, batch)
+    every = stages.checkpoint_every
+    return {
+        "output_dir": str(folder / CHECKPOINTS),
+        "max_steps": steps,
+        "per_device_train_batch_size": micro,
+        "gradient_accumulation_steps": batch // micro,
+        "learning_rate": learning_rate,
+        "lr_scheduler_type": "constant",
+        "weight_decay": 0.0,
+        "temperature": chain.settings.temperature,
+        "max_completion_length": chain.settings.max_new_tokens,
+        "seed": chain.config.seed,
+        "bf16": False,  # the model already has its dtype; autocast would change it again
+        "gradient_checkpointing": False,
+        "save_strategy": "steps" if every else "no",
+        "save_steps": every or steps,
+        "save_total_limit": 2,
+        "logging_steps": 1,
+        "logging_nan_inf_filter": False,
+        "report_to": "none",
+        "disable_tqdm": True,
+        "dataloader_pin_memory": False,
+    }
+
+
+def prompts(chain: Chain) -> Dataset:
+    """Every prompt of the sample, with its index."""
+    return Dataset.from_list([{"prompt": item.prompt, "index": i} for i, item in enumerate(chain.items["sample"])])
+
+
+def end_tokens(chain: Chain, model: PreTrainedModel) -> list[int]:
+    """Make a model's `generate` stop by the locked rule; returns the ids of the ending tokens."""
+    ids = stop_tokens(chain.tokenizer, chain.settings.stop)
+    model.generation_config.eos_token_id = ids
+    model.generation_config.pad_token_id = chain.tokenizer.pad_token_id
+    return ids
+
+
+def reward(chain: Chain, ends: list[int]) -> Reward:
+    """The verifier as a TRL reward function: 1 or 0, by the rule that certification uses."""
+
+    def verifier(completions: list[str], completion_ids: list[list[int]], index: list[int], **_: object) -> list[float]:
+        return [
+            float(
+                chain.judge(
+                    cut(text, chain.settings.stop),
+                    truncated=not ids or ids[-1] not in ends,
+                    item=chain.items["sample"][i],
+                ).correct
+            )
+            for text, ids, i in zip(completions, completion_ids, index, strict=True)
+        ]
+
+    return verifier
+
+
+def train_grpo(chain: Chain, model: PreTrainedModel, settings: Rlvr | TinyLora, kind: StageName, folder: Path) -> dict[str, Any]:
+    """GRPO on the model's trainable parameters; returns a summary."""
+    batch = settings.prompts * settings.samples
+    trainer = GRPOTrainer(
+        model=model,
+        reward_funcs=reward(chain, end_tokens(chain, model)),
+        args=GRPOConfig(
+            **arguments(chain, folder, steps=settings.steps, batch=batch, learning_rate=settings.learning_rate),
+            num_generations=settings.samples,
+        ),
+        train_dataset=prompts(chain),
+        processing_class=chain.tokenizer,
+        callbacks=[Recorder(chain, kind)],
+    )
+    train(trainer, folder)
+    return {"steps": settings.steps, "completions": settings.steps * batch}
+
+
+def train(trainer: Trainer, folder: Path) -> None:
+    """Train from the newest complete checkpoint, or from the beginning."""
+    trainer.train(resume_from_checkpoint=newest_checkpoint(folder / CHECKPOINTS))
+
+
+def newest_checkpoint(folder: Path) -> str | None:
+    """The last checkpoint that was written to its end: the trainer's state is what is written last."""
+    complete = [c for c in folder.glob("checkpoint-*") if (c / "trainer_state.json").is_file()]
+    return str(max(complete, key=lambda c: int(c.name.rsplit("-", 1)[1]))) if complete else None
