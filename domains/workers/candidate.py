@@ -7,7 +7,6 @@ for calls and answers with packed values. Whatever a hostile program writes ther
 from __future__ import annotations
 
 import itertools
-import os
 import re
 import resource
 import socket
@@ -34,7 +33,7 @@ def serve(sock: socket.socket, lock: lockdown.Lock) -> None:
     source: str = job["program"]
     try:
         code = compile(source, "<program>", "exec", dont_inherit=True)
-        for name in _imports(source):
+        for name in imports(source):
             _import_quietly(name)
     except BaseException as error:
         frames.send(sock, _raised(error) | {"at": "parse"})
@@ -137,7 +136,7 @@ def _cpu_used() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def _imports(source: str) -> list[str]:
+def imports(source: str) -> list[str]:
     """The modules a program may have and seems to import: they are loaded before the lock, which ends all loading."""
     if "import" not in source:
         return []
@@ -156,9 +155,3 @@ def _import_quietly(name: str) -> None:
             __import__(name)
         except ImportError:
             return  # the program will see the same error, or imported a function and not a module
-
-
-def close_all_but(keep: int) -> None:
-    """Only the socket to the judge stays open, beside standard streams that lead nowhere."""
-    os.closerange(3, keep)
-    os.closerange(keep + 1, 256)

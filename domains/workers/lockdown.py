@@ -33,7 +33,7 @@ _NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "rt_sigreturn": (15, 139), "ioctl": (16, 29), "pread64": (17, 67), "readv": (19, 65), "writev": (20, 66),
     "access": (21, None), "select": (23, None), "sched_yield": (24, 124), "mremap": (25, 216), "madvise": (28, 233),
     "dup": (32, 23), "dup2": (33, None), "nanosleep": (35, 101), "getpid": (39, 172), "sendto": (44, 206),
-    "recvfrom": (45, 207), "exit": (60, 93), "wait4": (61, 260), "kill": (62, 129), "uname": (63, 160),
+    "recvfrom": (45, 207), "exit": (60, 93), "uname": (63, 160),
     "fcntl": (72, 25), "getdents": (78, None), "getcwd": (79, 17), "readlink": (89, None), "gettimeofday": (96, 169),
     "getrlimit": (97, 163), "getrusage": (98, 165), "sysinfo": (99, 179), "times": (100, 153), "getuid": (102, 174),
     "getgid": (104, 176), "geteuid": (107, 175), "getegid": (108, 177), "getppid": (110, 173),
@@ -58,15 +58,14 @@ _LOOKING = "stat lstat newfstatat statx access faccessat faccessat2 readlink rea
 
 
 class Profile(NamedTuple):
-    """What a process may still do once locked: compute always; read files, signal its child, set its timer if said."""
+    """What a process may still do once locked: compute always; read files and set its timer if said."""
 
     reads_files: bool = False
-    minds_a_child: bool = False
     sets_timer: bool = False
 
 
 CANDIDATE = Profile()
-RUNNER = Profile(reads_files=True, minds_a_child=True)
+JUDGE = Profile(reads_files=True)
 DATABASE = Profile(reads_files=True, sets_timer=True)
 
 
@@ -178,8 +177,6 @@ def _filter(profile: Profile) -> list[_Line]:
     # Asking for a limit is fine (third argument NULL, both halves); setting one is not.
     asking = [load(32), (0x15, 0, 3, 0), load(36), (0x15, 0, 1, 0), give(_ALLOW), give(_KILL)]
     rules["prlimit64"] = asking
-    if profile.minds_a_child:
-        rules |= {"kill": [give(_ALLOW)], "wait4": [give(_ALLOW)]}
     if profile.sets_timer:
         rules |= {"setitimer": [give(_ALLOW)]}
 

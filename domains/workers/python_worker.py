@@ -1,9 +1,10 @@
-"""A warm worker for programs: each job finds a judge and a candidate already forked and waiting.
+"""A warm worker for programs: it judges, and each job finds a candidate already forked and waiting.
 
-    worker ──fork──> judge ──fork──> candidate
+    worker (judge) ──> nursery ──> candidate
 
-The worker never reads a job. The judge is forked first, forks its candidate, and only then reads the job from the socket
-it inherited: no candidate descends from a process that has seen any test, of this job or of an earlier one.
+The nursery is forked before the worker reads its first job, so no candidate descends from a process that has seen a test.
+Tests that are nothing but assertions run in the worker itself; others, which may define, import and patch, run in a fork of
+it that ends with them, so that no test meets what an earlier one left behind.
 """
 
 from __future__ import annotations
@@ -20,16 +21,17 @@ import sys
 import time
 from typing import Any
 
-from domains.workers import candidate, frames, lockdown, runner, values
+from domains.workers import candidate, frames, lockdown, values
+from domains.workers.nursery import Nursery, never_return
 
 # The rest of the standard library is imported when a program names it: every page more slows every fork.
 _PRELOADED = "collections functools itertools math random re string encodings.ascii encodings.latin_1".split()
 _JUDGE_MEMORY, _JUDGE_CPU = 2 << 30, 600
-_MID_REPLY = 60.0  # seconds a candidate may stop in the middle of a reply
+_ASSERTING_CPU = 60.0
 
 
 def main() -> None:
-    """Serve jobs until the socket closes. Arguments: directories to import numpy from (or "-"), the socket's number."""
+    """Serve jobs until the socket closes. Arguments: a directory to import numpy from (or "-"), the socket's number."""
     libraries, number = sys.argv[-2:]
     sock = socket.socket(fileno=int(number))
     left = lockdown.leave_namespaces()
@@ -41,71 +43,66 @@ def main() -> None:
         importlib.import_module("numpy")
     random.seed(0)
     lockdown.measure()
-    locks = lockdown.Lock(lockdown.RUNNER), lockdown.Lock(lockdown.CANDIDATE)
+    lock = lockdown.Lock(lockdown.CANDIDATE)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    frames.send(sock, {"ready": True, "namespaces": left, "attacks": _try_the_lock(locks[1])})
+    attacks = _try_the_lock(lock)
     _warm_up()
     gc.collect()
     gc.freeze()
-    while True:
-        _one_job(sock, *locks)
-
-
-def _warm_up() -> None:
-    """Do once what every child will do first, so that they inherit it done: the parser alone touches 200 pages."""
-    with socket.socketpair()[0] as one:
-        one.settimeout(1)
-    code = compile("def f(x, *y, z=1):\n    return [v for v in (x, 1.5, 'a') if v is not None]\nassert f(1)", "", "exec")
-    exec(code, {})
-    runner.wanted_names(code, [])
-    values.unpack(json.loads(json.dumps(values.pack([1, (2.5, "x"), {"a": {3}}], id))), id)
-    os.getpid(), time.monotonic(), lockdown.arm(0), resource.getrusage(resource.RUSAGE_SELF)
-
-
-def _one_job(sock: socket.socket, judge_lock: lockdown.Lock, candidate_lock: lockdown.Lock) -> None:
-    """Serve one job. A judge that fails ends the worker, whose exit status then says how: it is the only reply."""
-    pid = os.fork()
-    if pid == 0:
-        _guarded(_be_judge, sock, judge_lock, candidate_lock)
-    _, status = os.waitpid(pid, 0)
-    if status != 0:
-        os._exit(os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0)
-
-
-def _guarded(body: Any, *arguments: Any) -> None:
-    """Run `body` and never return into code that belongs to the parent."""
-    try:
-        body(*arguments)
-    finally:
-        os._exit(1)
-
-
-def _be_judge(sock: socket.socket, lock: lockdown.Lock, candidate_lock: lockdown.Lock) -> None:
-    lockdown.die_with_parent()
-    ours, theirs = socket.socketpair()
-    pid = os.fork()
-    if pid == 0:
-        _guarded(_be_candidate, theirs, candidate_lock)
-    theirs.close()
-    ours.settimeout(_MID_REPLY)
+    nursery = Nursery(lock)
     lockdown.hide()
+    frames.send(sock, {"ready": True, "namespaces": left, "attacks": attacks})
+    _serve(sock, nursery)
+
+
+def _serve(sock: socket.socket, nursery: Nursery) -> None:
+    from domains.workers import runner  # the judge's own modules are nothing a candidate needs
+
+    judge_lock = lockdown.Lock(lockdown.JUDGE)
+    lockdown.limit(cpu=1e7, memory=_JUDGE_MEMORY)
+    while True:
+        job = frames.receive(sock)
+        try:
+            tests = runner.read_tests(job["tests"], tuple(job["shadowing"]))
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            frames.send(sock, {"reason": "untested", "detail": f"{type(error).__name__}: {error}"[:300]})
+            continue
+        session = runner.Session(nursery.take(), cpu=job["cpu"], idle=job["idle"])
+        if tests.only_asserts:
+            lockdown.arm(_ASSERTING_CPU)
+            frames.send(sock, runner.judge(session, tests, job))
+            lockdown.arm(0)
+            continue
+        pid = os.fork()
+        if pid == 0:
+            never_return(_judge_apart, sock, session, tests, job, judge_lock)
+        _, status = os.waitpid(pid, 0)
+        if status != 0:  # ended over its limits, or killed: the exit status of the worker is the only reply
+            os._exit(os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0)
+
+
+def _judge_apart(sock: socket.socket, session: Any, tests: Any, job: dict[str, Any], lock: lockdown.Lock) -> None:
+    from domains.workers import runner
+
+    lockdown.die_with_parent()
     lockdown.limit(cpu=_JUDGE_CPU, memory=_JUDGE_MEMORY)
     lock.close()
-    job = frames.receive(sock)
-    session = runner.Session(ours, pid, cpu=job["cpu"], idle=job["idle"])
-    try:
-        reply = runner.judge(session, job)
-    except Exception as error:  # the tests do not even compile: a fault of the item
-        reply = {"reason": "untested", "detail": f"{type(error).__name__}: {error}"[:300]}
-    session.end()
-    frames.send(sock, reply)
+    frames.send(sock, runner.judge(session, tests, job))
     os._exit(0)  # at once: objects that end here would make system calls that the lock does not know
 
 
-def _be_candidate(sock: socket.socket, lock: lockdown.Lock) -> None:
-    lockdown.die_with_parent()
-    candidate.close_all_but(sock.fileno())
-    candidate.serve(sock, lock)
+def _warm_up() -> None:
+    """Do once what every candidate will do first, so that it inherits it done: the parser alone touches 200 pages."""
+    code = compile("def f(x, *y, z=1):\n    return [v for v in (x, 1.5, 'a') if v is not None]\nassert f(1)", "", "exec")
+    exec(code, {})
+    values.unpack(json.loads(json.dumps(values.pack([1, (2.5, "x"), {"a": {3}}], id))), id)
+    candidate.imports("from re import sub\nimport math")
+    lockdown.arm(0)
+    one, other = socket.socketpair()
+    with one, other:
+        frames.send(one, {"names": {}})
+        frames.receive(other)
+    resource.getrusage(resource.RUSAGE_SELF), time.monotonic()
 
 
 def _try_the_lock(lock: lockdown.Lock) -> dict[str, bool]:

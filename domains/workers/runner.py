@@ -9,17 +9,19 @@ a `Remote`, which equals no plain value.
 
 from __future__ import annotations
 
+import ast
 import builtins
 import os
 import select
 import signal
-import socket
 import sys
 import time
 import types
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from domains.workers import frames
+from domains.workers.nursery import Child
 from domains.workers.values import pack, unpack
 
 MAX_REPLY = 8 << 20
@@ -82,8 +84,8 @@ class Remote:
 class Session:
     """One candidate: its socket, its process, and what it is known to have done."""
 
-    def __init__(self, sock: socket.socket, pid: int, *, cpu: float, idle: float) -> None:
-        self.sock, self.pid, self.cpu, self.idle = sock, pid, cpu, idle
+    def __init__(self, child: Child, *, cpu: float, idle: float) -> None:
+        self.child, self.sock, self.cpu, self.idle = child, child.sock, cpu, idle
         self.lost = ""  # a reason, once there is one
         self.detail = ""
         self.last_error: BaseException | None = None
@@ -157,7 +159,7 @@ class Session:
         slept, before = 0.0, time.monotonic()
         while not select.select([self.sock], [], [], _TICK)[0]:
             now = time.monotonic()
-            if _asleep(self.pid):
+            if self.child.asleep():
                 slept += now - before
                 if slept > self.idle:
                     raise self._lose("timeout", f"waited {self.idle:g} s without computing")
@@ -182,26 +184,34 @@ class Session:
         return CandidateLost(detail)
 
     def _died(self) -> CandidateLost:
-        _, status, usage = os.wait4(self.pid, 0)
-        self.pid = 0
+        status, used = self.child.end()
         if not os.WIFSIGNALED(status):
             return self._lose("crashed", f"the program ended its process with status {os.WEXITSTATUS(status)}")
         ended = os.WTERMSIG(status)
         if ended == signal.SIGSYS:
             return self._lose("forbidden", "a system call that is not allowed")
-        if ended in (signal.SIGPROF, signal.SIGXCPU) or usage.ru_utime + usage.ru_stime > self.cpu:
+        if ended in (signal.SIGPROF, signal.SIGXCPU) or used > self.cpu:
             return self._lose("timeout", f"more than {self.cpu:g} s of CPU time")
         if ended == signal.SIGKILL:
             return self._lose("memory", "killed from outside, as the kernel does when memory is short")
         return self._lose("crashed", f"signal {ended}")
 
-    def end(self) -> None:
-        if self.pid:
-            os.kill(self.pid, signal.SIGKILL)
-            os.waitpid(self.pid, 0)
+
+class Tests(NamedTuple):
+    code: types.CodeType
+    names: list[str]
+    only_asserts: bool
 
 
-def wanted_names(tests: types.CodeType, shadowing: list[str]) -> list[str]:
+@lru_cache(maxsize=256)
+def read_tests(source: str, shadowing: tuple[str, ...]) -> Tests:
+    """The tests compiled, with the names they need. Raises SyntaxError and its like for what is no Python."""
+    tree = ast.parse(source, "<tests>")
+    code = compile(tree, "<tests>", "exec", dont_inherit=True)
+    return Tests(code, wanted_names(code, shadowing), all(isinstance(line, ast.Assert) for line in tree.body))
+
+
+def wanted_names(tests: types.CodeType, shadowing: tuple[str, ...]) -> list[str]:
     """The names that may have to come from the program: all that the tests mention (what they define hides it again).
 
     A built-in name comes from the program only if `shadowing` lists it: a program that redefines `sorted` or `abs`
@@ -214,18 +224,24 @@ def wanted_names(tests: types.CodeType, shadowing: list[str]) -> list[str]:
     return sorted(names - (set(dir(builtins)) - set(shadowing)) - {"__name__", "__builtins__"})
 
 
-def judge(session: Session, job: dict[str, Any]) -> dict[str, Any]:
-    """Run the job's tests against the session's candidate: the verdict's reason and a line of detail."""
-    code = compile(job["tests"], "<tests>", "exec", dont_inherit=True)
-    names = wanted_names(code, job["shadowing"])
+def judge(session: Session, tests: Tests, job: dict[str, Any]) -> dict[str, Any]:
+    """Run the tests against the session's candidate, then end it: the verdict's reason and a line of detail."""
+    try:
+        return _judge(session, tests, job)
+    finally:
+        session.child.end()
+
+
+def _judge(session: Session, tests: Tests, job: dict[str, Any]) -> dict[str, Any]:
     reason, detail = "right", ""
     found: dict[str, Any] = {}
     try:
-        found = session.load(job["program"], names, job["memory"])
+        found = session.load(job["program"], tests.names, job["memory"])
         module = types.ModuleType("__main__")  # where `unittest.main` looks for its tests
         vars(module).update(found)
-        sys.modules["__main__"] = module
-        exec(code, vars(module))
+        if not tests.only_asserts:
+            sys.modules["__main__"] = module
+        exec(tests.code, vars(module))
     except CandidateLost:
         pass
     except SystemExit as ended:
@@ -270,12 +286,3 @@ def _update(before: Any, now: Any) -> None:
     elif isinstance(before, dict | set):
         before.clear()
         before.update(now)
-
-
-def _asleep(pid: int) -> bool:
-    """Whether the process waits for something; one that is merely kept from a busy processor does not."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as stat:
-            return stat.read().rpartition(b")")[2].split()[0] in (b"S", b"D", b"Z")
-    except OSError:
-        return True

@@ -10,9 +10,11 @@ from __future__ import annotations
 import random
 import re
 import sqlite3
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 MAX_ROWS = 200
+_GROWN = 24
 _LITERAL = re.compile(r"'((?:[^']|'')*)'|\"([^\"]*)\"|(?<![\w.])(-?\d+(?:\.\d+)?)(?![\w.])")
 
 
@@ -50,14 +52,34 @@ def literals(query: str) -> list[str | int | float]:
     return values
 
 
-def make_copy(contents: Contents, planted: list[str | int | float], seed: str) -> sqlite3.Connection:
-    rng = random.Random(seed)
+class Change(NamedTuple):
+    """How a copy differs: the share of rows kept, of cells put near a constant of the query, of numbers moved or drawn."""
+
+    keep: float
+    plant: float
+    move: float
+    draw: float
+    one_sided: bool = False  # a column's planted numbers all lie on the same side of the constant
+
+
+# A near copy, one crowded around the query's own constants, one beside them, one with other numbers throughout.
+CHANGES = (
+    Change(keep=0.8, plant=0.15, move=0.4, draw=0.0),
+    Change(keep=0.9, plant=0.7, move=0.3, draw=0.1),
+    Change(keep=0.6, plant=0.95, move=0.3, draw=0.3, one_sided=True),
+    Change(keep=0.9, plant=0.1, move=0.0, draw=0.8),
+)
+
+
+def make_copy(contents: Contents, planted: list[str | int | float], number: int, seed: str) -> sqlite3.Connection:
+    """Copy `number` of a database. Equal arguments make equal copies, in every process."""
+    rng, change = random.Random(f"{number}/{seed}"), CHANGES[number % len(CHANGES)]
     database = sqlite3.connect(":memory:", isolation_level=None)
     for statement in contents.schema:
         database.execute(statement)
     database.execute("BEGIN")
     for table in contents.tables:
-        rows = _change(table, planted, rng)
+        rows = _change(table, planted, change, rng)
         marks = ", ".join("?" * len(table.columns))
         database.executemany(f"INSERT OR IGNORE INTO {_quoted(table.name)} VALUES ({marks})", rows)
     database.execute("COMMIT")
@@ -83,31 +105,50 @@ def _read_table(database: sqlite3.Connection, name: str) -> Table:
     )
 
 
-def _change(table: Table, planted: list[str | int | float], rng: random.Random) -> list[tuple[Any, ...]]:
-    rows = [row for row in table.rows if rng.random() < 0.75] or list(table.rows[:1])
+def _change(table: Table, planted: list[str | int | float], change: Change, rng: random.Random) -> list[tuple[Any, ...]]:
+    rows = [row for row in table.rows if rng.random() < change.keep] or list(table.rows[:1])
+    if rows and all(table.free) and "text" not in table.kinds:  # nothing names a row, so there may as well be more of them
+        rows += rng.choices(rows, k=max(0, _GROWN - len(rows)) if change.draw else 0)
     columns = [list(column) for column in zip(*rows, strict=True)]
-    for place, column in enumerate(columns):
-        if not table.free[place]:
+    for column, kind, free in zip(columns, table.kinds, table.free, strict=False):
+        if not free:
             continue
         rng.shuffle(column)
-        if len(set(map(repr, column))) == len(column) > 3 and table.kinds[place] == "text":
+        if kind == "text" and len(set(map(repr, column))) == len(column) > 3:
             continue  # looks like a name: values stay distinct
-        for i, value in enumerate(column):
-            column[i] = _moved(value, table.kinds[place], planted, rng)
-    rng.shuffle(order := list(range(len(rows))))
+        numbers = [value for value in column if isinstance(value, int | float)]
+        low, high = (min(numbers), max(numbers)) if numbers else (0, 0)
+        steps = rng.choice((range(8), range(0, -8, -1))) if change.one_sided else (-1, 0, 0, 1)
+        for place, value in enumerate(column):
+            column[place] = _changed(value, kind, planted, change, rng, low, high, steps)
+    order = list(range(len(rows)))
+    rng.shuffle(order)
     return [tuple(column[i] for column in columns) for i in order]
 
 
-def _moved(value: Any, kind: str, planted: list[str | int | float], rng: random.Random) -> Any:
-    if value is None:
-        return None
-    if planted and rng.random() < 0.2:
+def _changed(
+    value: Any,
+    kind: str,
+    planted: list[str | int | float],
+    change: Change,
+    rng: random.Random,
+    low: float,
+    high: float,
+    steps: Sequence[int],
+) -> Any:
+    chance = rng.random()
+    if isinstance(value, str) and kind == "text" and planted and chance < change.plant:
         literal = rng.choice(planted)
-        if kind == "text" and isinstance(value, str) and isinstance(literal, str):
-            return literal
-        if isinstance(value, int | float) and isinstance(literal, int | float):
-            return type(value)(literal + rng.choice((-1, 0, 0, 1)))
-    if isinstance(value, int | float) and kind == "number" and rng.random() < 0.4:
+        return literal if isinstance(literal, str) else value
+    if not isinstance(value, int | float) or kind != "number":
+        return value
+    if planted and chance < change.plant:
+        literal = rng.choice(planted)
+        return value if isinstance(literal, str) else type(value)(literal + rng.choice(steps))
+    chance = rng.random()
+    if chance < change.draw:
+        return type(value)(low + rng.random() * (high - low))
+    if chance < change.draw + change.move:
         step = rng.choice((-2, -1, 1, 2))
         return max(0, value + step) if value >= 0 else value + step
     return value

@@ -175,7 +175,7 @@ class _Benches:
         for number in range(copies):
             assert contents is not None
             try:
-                copy = Connection(make_copy(contents, literals(gold.sql), f"{number}/{gold.sql}/{databases[0]}"))
+                copy = Connection(make_copy(contents, literals(gold.sql), number, gold.sql + databases[0]))
                 bench = _bench(copy, gold)
             except (Ambiguous, Refused, sqlite3.Error):
                 continue  # this copy says nothing about what the gold means

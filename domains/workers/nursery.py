@@ -1,0 +1,94 @@
+"""Where candidates come from: a process that never sees a job, forks a locked candidate ahead of each, and reaps it after.
+
+    nursery = Nursery(lock)          # forks the nursery: do it before anything of any job is read
+    child = nursery.take()           # a candidate that waits on child.sock
+    status, cpu = child.end()        # killed and reaped: its wait status and the seconds of CPU it used
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections.abc import Callable
+
+from domains.workers import candidate, frames, lockdown
+
+_MID_REPLY = 60.0  # seconds a candidate may stop in the middle of a reply
+
+
+class Child:
+    """One candidate, as its judge knows it."""
+
+    def __init__(self, sock: socket.socket, pid: int, control: socket.socket) -> None:
+        self.sock, self.pid, self._control = sock, pid, control
+        self._ended: tuple[int, float] | None = None
+
+    def end(self) -> tuple[int, float]:
+        if self._ended is None:
+            self._control.sendall(b".")
+            status, cpu = frames.receive(self._control)
+            self._ended = status, cpu
+            self.sock.close()
+        return self._ended
+
+    def asleep(self) -> bool:
+        """Whether it waits for something; one that is merely kept from a busy processor does not."""
+        try:
+            with open(f"/proc/{self.pid}/stat", "rb") as stat:
+                return stat.read().rpartition(b")")[2].split()[0] in (b"S", b"D", b"Z")
+        except OSError:
+            return True
+
+
+class Nursery:
+    def __init__(self, lock: lockdown.Lock) -> None:
+        self._control, theirs = socket.socketpair()
+        if os.fork() == 0:
+            never_return(_serve, theirs, lock)
+        theirs.close()
+
+    def take(self) -> Child:
+        number, descriptors, _, _ = socket.recv_fds(self._control, 16, 1)
+        sock = socket.socket(fileno=descriptors[0])
+        sock.settimeout(_MID_REPLY)
+        return Child(sock, int(number), self._control)
+
+
+def never_return(body: Callable[..., None], *arguments: object) -> None:
+    """Run `body` in a forked process and leave: what called `fork` belongs to the parent."""
+    try:
+        body(*arguments)
+    finally:
+        os._exit(1)
+
+
+def _serve(control: socket.socket, lock: lockdown.Lock) -> None:
+    lockdown.die_with_parent()
+    close_all_but(control.fileno())
+    while True:
+        ours, theirs = socket.socketpair()
+        pid = os.fork()
+        if pid == 0:
+            never_return(_become_candidate, theirs, lock)
+        theirs.close()
+        socket.send_fds(control, [b"%d" % pid], [ours.fileno()])
+        ours.close()
+        over = not control.recv(1)
+        os.kill(pid, signal.SIGKILL)
+        _, status, usage = os.wait4(pid, 0)
+        if over:
+            os._exit(0)
+        frames.send(control, [status, usage.ru_utime + usage.ru_stime])
+
+
+def _become_candidate(sock: socket.socket, lock: lockdown.Lock) -> None:
+    lockdown.die_with_parent()
+    close_all_but(sock.fileno())
+    candidate.serve(sock, lock)
+
+
+def close_all_but(keep: int) -> None:
+    """Only one socket stays open, beside standard streams that lead nowhere."""
+    os.closerange(3, keep)
+    os.closerange(keep + 1, 256)
