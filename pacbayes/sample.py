@@ -28,6 +28,7 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol, Self, TypeVar
 import pydantic
 from pydantic import Field, model_validator
 
+from pacbayes.bounds import ACCURACY_BOUNDS
 from pacbayes.canonical import CanonicalError, canonical_json, digest, parse_json, write_atomic
 from pacbayes.codes import Menu, MenuEntry
 from pacbayes.gumbel import SPECIFICATION
@@ -190,11 +191,31 @@ class MethodLock(Lock):
             Menu(entries=self.menu)
         except pydantic.ValidationError as error:
             raise ValueError(f"menu: {one_line(error)}") from error
+        self._check_bound()
         if isinstance(self.design, FinitePool) and self.prompts + self.heldout > self.design.pool_size:
             raise ValueError(
                 f"{self.prompts} + {self.heldout} prompts do not fit into a pool of {self.design.pool_size}"
             )
         return self
+
+    def _check_bound(self) -> None:
+        """The bound must be one that is valid for the design and the number of draws, or n and M were locked in
+        vain.
+        """
+        pool = isinstance(self.design, FinitePool)
+        known = ("binomial", "betting", "hypergeometric") if pool else tuple(ACCURACY_BOUNDS)
+        if self.bound not in known:
+            raise ValueError(
+                f"for the design {self.design.kind} the bound is one of {', '.join(known)}, got {self.bound!r}"
+            )
+        if self.draws > 1 and self.bound != "betting":
+            raise ValueError(f"{self.draws} draws per prompt need the bound 'betting', got {self.bound!r}")
+        if (
+            self.bound == "hypergeometric"
+            and isinstance(self.design, FinitePool)
+            and self.prompts == self.design.pool_size
+        ):
+            raise ValueError("the bound 'hypergeometric' is about the prompts that were not drawn, and all were")
 
 
 class LockedItem(Frozen):

@@ -21,6 +21,7 @@ from pacbayes.certificate import Certificate, Engine, build_certificate, write_c
 from pacbayes.codes import Menu, MenuEntry, parse_code
 from pacbayes.evidence import Outcome, write_evidence
 from pacbayes.gumbel import key_words, prompt_key, sample_tokens
+from pacbayes.pool import Pool, draw_from_pool
 from pacbayes.sample import (
     AttemptLog,
     Claim,
@@ -140,6 +141,17 @@ class Chain:
     prompts: list[Prompt]
     heldout: list[Prompt]
 
+    pool: Pool | None = None
+
+    @classmethod
+    def from_pool(cls, method: MethodLock, log: Path, pool: Sequence[Prompt]) -> Chain:
+        """A uniform sample of a pool, and held-out prompts of the rest."""
+        order = draw_from_pool(sample_seed(method.digest, None), len(pool), method.prompts + method.heldout)
+        drawn = [pool[index] for index in order]
+        prompts, heldout = drawn[: method.prompts], drawn[method.prompts :]
+        sample = AttemptLog(log).register(method, prompts, heldout)
+        return cls(method, sample, prompts, heldout, Pool.of(pool))
+
     @classmethod
     def draw(cls, method: MethodLock, log: Path, beacon: str | None = None, population: int = 2**32) -> Chain:
         prompts = draw(sample_seed(method.digest, beacon), method.prompts, population)
@@ -147,23 +159,28 @@ class Chain:
         sample = AttemptLog(log).register(method, prompts, heldout, beacon=beacon)
         return cls(method, sample, prompts, heldout)
 
-    def keys(self, split: str = "sample") -> list[bytes]:
+    def keys(self, split: str = "sample", draw: int = 0) -> list[bytes]:
         root = noise_root if split == "sample" else heldout_noise_root
         hexadecimal = root(self.method.digest, self.sample.digest, self.sample.beacon)
-        return [prompt_key(hexadecimal, item.prompt_digest, item.occurrence, 0) for item in self.sample.split(split)]
+        return [prompt_key(hexadecimal, item.prompt_digest, item.occurrence, draw) for item in self.sample.split(split)]
 
     def outcomes(self, policy: str, boost: np.ndarray) -> list[Outcome]:
         rows = []
         for split, prompts in (("sample", self.prompts), ("heldout", self.heldout)):
-            if not prompts:
-                continue
-            tokens = complete(prompts, self.keys(split), boost)
-            for index, (prompt, item, token) in enumerate(zip(prompts, self.sample.split(split), tokens, strict=True)):
-                right = int(token) == prompt.number % VOCABULARY
-                reason = "right" if right else "wrong"
-                rows.append(
-                    Outcome(policy, split, index, item.prompt_digest, item.occurrence, 0, right, reason, 1, str(token))
-                )
+            for draw in range(self.method.draws if prompts else 0):
+                tokens = complete(prompts, self.keys(split, draw), boost)
+                for i, (prompt, item, token) in enumerate(zip(prompts, self.sample.split(split), tokens, strict=True)):
+                    right = int(token) == prompt.number % VOCABULARY
+                    what = (
+                        item.prompt_digest,
+                        item.occurrence,
+                        draw,
+                        right,
+                        "right" if right else "wrong",
+                        1,
+                        str(token),
+                    )
+                    rows.append(Outcome(policy, split, i, *what))
         return rows
 
     def certify(self, folder: Path, index: int, integers: Sequence[int]) -> Certificate:
@@ -174,6 +191,8 @@ class Chain:
         decoded = boosts(self.method, *codec.decode(message))
         write_lock(folder / "method.lock.json", self.method)
         write_lock(folder / "sample.lock.json", self.sample)
+        if self.pool:
+            write_lock(folder / "pool.json", self.pool)
         write_atomic(folder / "message.bin", message)
         write_evidence(
             folder / "evidence.parquet",
@@ -189,6 +208,7 @@ class Chain:
             policy=digest(decoded.tobytes()),
             engine=ENGINE,
             stages=({"kind": "search"},),
+            pool=self.pool,
         )
         write_certificate(folder / "certificate.json", certificate)
         return certificate

@@ -31,7 +31,7 @@ from pacbayes.certificate import (
 )
 from pacbayes.codes import Menu
 from pacbayes.evidence import write_evidence
-from pacbayes.sample import DeltaShare, FinitePool, Reported
+from pacbayes.sample import DeltaShare, Reported
 
 FILES = ("certificate.json", "method.lock.json", "sample.lock.json", "message.bin", "evidence.parquet")
 
@@ -171,7 +171,6 @@ def test_assumptions_are_stated(tmp_path: Path) -> None:
     assert "beacon 'lottery' was public" in text(beacon="lottery")
     assert "not all of them jointly" in text(reported=Reported(domains=("remainders", "others"), jointly=False))
     assert "Read jointly" in text(reported=Reported(domains=("remainders", "others"), jointly=True))
-    assert "uniform subset of a pool of 99" in text(design=FinitePool(pool_digest=digest(b"pool"), pool_size=99))
 
 
 def test_a_development_run_is_no_certificate(tmp_path: Path) -> None:

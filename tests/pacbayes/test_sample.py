@@ -35,6 +35,7 @@ from pacbayes.sample import (
 )
 
 N, M = 400, 50
+POOL = FinitePool(pool_digest=digest(b"pool"), pool_size=450)
 
 
 def prompts(method: MethodLock, beacon: str | None = None) -> tuple[list[Prompt], list[Prompt]]:
@@ -69,7 +70,6 @@ def test_every_field_is_in_the_digest() -> None:
         "generation": method.generation.model_copy(update={"temperature": 0.5}),
         "design": FinitePool(pool_digest=digest(b"pool"), pool_size=1000),
         "prompts": 401,
-        "draws": 2,
         "heldout": 51,
         "delta": "0.06",
         "delta_shares": (DeltaShare(name="accuracy", value="0.04"),),
@@ -78,9 +78,10 @@ def test_every_field_is_in_the_digest() -> None:
         "menu": menu()[:1],
         "reported": Reported(domains=("remainders", "others"), jointly=False),
     }
-    unchanging = {"schema_", "noise"}  # these have one admissible value
+    unchanging = {"schema_", "noise", "draws"}  # the first two have one admissible value, draws follow
     assert set(changes) | unchanging == set(MethodLock.model_fields)
     assert replaced(method, claim=other_base, model=other_model).digest != method.digest
+    assert replaced(method, draws=2, bound="betting").digest != replaced(method, bound="betting").digest
     del changes["model"]
     digests = {replaced(method, **{name: value}).digest for name, value in changes.items()}
     assert len(digests | {method.digest}) == len(changes) + 1
@@ -118,6 +119,11 @@ def test_locks_hold_no_time_path_seed_or_hardware() -> None:
         ({"design": FinitePool(pool_digest=digest(b""), pool_size=449)}, "do not fit"),
         ({"claim": Claim(base="x", base_digest=digest(b"x"), domain="remainders", population="p")}, "base_digest"),
         ({"claim": Claim(base="x", base_digest=BASE, domain="chess", population="p")}, "not among the reported"),
+        ({"bound": "hypergeometric"}, "for the design iid the bound is one of binomial"),
+        ({"bound": "best"}, "got 'best'"),
+        ({"draws": 4}, "4 draws per prompt need the bound 'betting'"),
+        ({"design": POOL, "bound": "kl"}, "for the design finite_pool the bound is one of"),
+        ({"design": POOL, "prompts": 450, "heldout": 0, "bound": "hypergeometric"}, "and all were"),
         ({"started": "2030-01-01"}, "Extra inputs"),
     ],
 )

@@ -1,0 +1,136 @@
+"""The certificate in words: the statement, what it takes for granted, and what a verifier without a model cannot
+see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from decimal import ROUND_FLOOR, Decimal
+from typing import Final
+
+from pacbayes.certificate.schema import Bound, Certificate, CertificateError, PolicyResult
+from pacbayes.sample import FinitePool, MethodLock, SampleLock
+
+SHARE: Final = "accuracy"
+"""Name of the share of δ that an accuracy certificate spends."""
+
+
+def accuracy_share(method: MethodLock) -> Decimal:
+    """The part of δ that the accuracy may fail with. Raises CertificateError if the lock declares none."""
+    for share in method.delta_shares:
+        if share.name == SHARE:
+            return Decimal(share.value)
+    raise CertificateError(f"the method lock declares no share of delta for {SHARE!r}")
+
+
+def statement(method: MethodLock, bound: Bound, results: Mapping[str, PolicyResult]) -> str:
+    """The certificate in words for somebody who knows nothing of bounds."""
+    confidence = _plain(100 * (1 - accuracy_share(method)))
+    certified = _plain((100 * Decimal(repr(bound.certified_accuracy))).quantize(Decimal("0.1"), rounding=ROUND_FLOOR))
+    prompts = f"{method.claim.domain} prompts ({method.claim.population})"
+    if not isinstance(method.design, FinitePool):
+        where = f"of new {prompts}"
+    elif method.bound == "hypergeometric":
+        where = f"of the {method.design.pool_size - bound.n:,} {prompts} of the pool that were not drawn"
+    else:
+        where = f"of the {method.design.pool_size:,} {prompts} of the pool"
+    base = f", its base model {100 * results['base'].accuracy:.1f} %" if "base" in results else ""
+    text = (
+        f"With {confidence} % confidence, the tuned model answers at least {certified} % {where} correctly; "
+        f"on the {bound.n:,} prompts of its training sample it answered {100 * results['coded'].accuracy:.1f} %{base}."
+    )
+    if "base" in results and bound.certified_accuracy <= results["base"].accuracy:
+        text += " That is not more than was measured of the base model: as a claim of improvement it says nothing."
+    if method.purpose == "development":
+        text = f"Development run, not a certificate: {text}"
+    return text
+
+
+def assumptions(method: MethodLock, sample: SampleLock, missing: Mapping[str, int]) -> Iterator[str]:
+    """What the statement takes for granted, one sentence each.
+
+    Args:
+        missing: number of missing evidence rows on the sample, by policy.
+    """
+    claim, generation = method.claim, method.generation
+    if method.purpose == "development":
+        yield "Development run: samples for this claim are not counted, so this is no certificate."
+    if isinstance(method.design, FinitePool):
+        yield (
+            f"The {method.prompts} prompts are a uniform subset of a pool of {method.design.pool_size}, fixed, "
+            "right answers included, before the draw; nothing is said of prompts outside it."
+        )
+        if method.bound == "hypergeometric":
+            yield "The statement is about the answers under the committed noise, not about expected accuracy."
+        else:
+            yield "The statement is about expected accuracy over fresh noise, on all prompts of the pool."
+    else:
+        yield (
+            f"The {method.prompts} prompts are independent draws from the population {claim.population!r}, and the "
+            "base model, the menu and everything else in the method lock do not depend on them."
+        )
+    yield (
+        "The method was locked before the prompts were drawn, and the prompts before the training: this is what the "
+        "producer says, the locks carry no public time stamp."
+    )
+    if sample.beacon is None:
+        yield (
+            "No public random number went into the draw of prompts and noise: this assumes that the producer did not "
+            "grind, that is, did not try one method after another until the draw was a lucky one."
+        )
+    else:
+        yield f"The beacon {sample.beacon!r} was public, and unpredictable when the method was locked."
+    if method.purpose == "certificate":
+        yield (
+            f"This is sample number {sample.attempt} for this base, domain and population; samples that the producer "
+            "drew without entering them in the log of attempts are not paid for."
+        )
+    yield "SHA-256 and Philox behave as ideal random functions: the confidence is over the key of the noise."
+    yield (
+        f"A right answer is one that the verifier {claim.domain} {method.verifier} accepts; whether it is true or "
+        "useful is another question."
+    )
+    yield (
+        f"The claim is about one completion per prompt, sampled at temperature "
+        f"{_plain(Decimal(repr(generation.temperature)))} with at most {generation.max_new_tokens} new tokens by the "
+        f"engine {generation.engine} in {generation.dtype} at batch size {generation.batch_size}; elsewhere near-ties "
+        "may fall the other way."
+    )
+    if method.draws > 1:
+        yield f"Each prompt was answered {method.draws} times; prompts are the units of the bound, not completions."
+    domains = ", ".join(method.reported.domains)
+    if method.reported.jointly:
+        yield f"Read jointly, the certificates of {domains} fail with at most the sum of their deltas."
+    elif len(method.reported.domains) > 1:
+        yield f"The certificates of {domains} hold each with its own confidence, not all of them jointly."
+    if sample.heldout:
+        yield (
+            f"The accuracies on the {len(sample.heldout)} held-out prompts are measurements; the hold-out bound holds "
+            "if no choice looked at them, and by itself, not jointly with the certificate."
+        )
+    for name, count in missing.items():
+        if count:
+            yield f"{count} of the outcomes of {name!r} on the sample are missing and were counted as wrong."
+
+
+def _plain(value: Decimal) -> str:
+    text = f"{value:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def not_checked(certificate: Certificate) -> list[str]:
+    """What level V0 cannot see from the files; verifiers print it beside the checks."""
+    beacon = certificate.noise.beacon
+    return [
+        "that the method was locked before the prompts were drawn, and both before the training: the producer says so, "
+        "unless the digest of the method lock was publicly time-stamped",
+        "that no public random number was needed to keep the producer from grinding"
+        if beacon is None
+        else f"that the beacon {beacon!r} is public and was published after the method was locked",
+        f"that attempt number {certificate.attempt.number} is the true count: drawn samples can be left out of the log",
+        "that the prompts and right answers are those that the seed draws from the population (needs the domain)",
+        "that the verdicts are those of the verifier (needs the domain: V1)",
+        "that the completions are those of the decoded message under the committed noise (needs the model: V2, V3)",
+        "that the prior artifact and the policy's weights have the digests shown, and the device, versions and stages",
+        "whatever the assumptions in the certificate say",
+    ]
