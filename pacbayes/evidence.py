@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 from pathlib import Path
 from typing import Final, Literal
 
@@ -80,6 +81,11 @@ class Outcome:
     def key(self) -> tuple[str, str, int, int]:
         """What a file holds once: (policy, split, index, draw)."""
         return self.policy, self.split, self.index, self.draw
+
+    @property
+    def place(self) -> str:
+        """The key in words, for messages."""
+        return f"{self.policy}, {self.split} prompt {self.index}, draw {self.draw}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,12 +184,11 @@ class Evidence:
         missing = draws if doubt == "for" else 0
         correct = [missing] * len(items)
         for outcome in self.part(policy, split):
-            where = f"{policy}, {split} prompt {outcome.index}, draw {outcome.draw}"
             if outcome.index >= len(items) or outcome.draw >= draws:
-                raise EvidenceError(f"{where}: the lock has {len(items)} prompts and {draws} draws")
+                raise EvidenceError(f"{outcome.place}: the lock has {len(items)} prompts and {draws} draws")
             item = items[outcome.index]
             if (outcome.prompt_digest, outcome.occurrence) != (item.prompt_digest, item.occurrence):
-                raise EvidenceError(f"{where}: the evidence is for another prompt or occurrence than the sample lock's")
+                raise EvidenceError(f"{outcome.place}: not the prompt or occurrence of the sample lock")
             if doubt == "for":
                 correct[outcome.index] -= not (outcome.correct or outcome.reason in INFRASTRUCTURE_REASONS)
             else:
@@ -201,16 +206,16 @@ def collect(sample_lock: str, policies: Mapping[str, str], outcomes: Iterable[Ou
         raise EvidenceError("the digests of the sample lock and of the policies must be 64 hex digits")
     rows: dict[tuple[str, str, int, int], Outcome] = {}
     for outcome in outcomes:
-        where = f"{outcome.policy}, {outcome.split} prompt {outcome.index}, draw {outcome.draw}"
         if outcome.policy not in policies:
-            raise EvidenceError(f"{where}: the policy has no digest")
+            raise EvidenceError(f"{outcome.place}: the policy has no digest")
         if outcome.split not in ("sample", "heldout"):
-            raise EvidenceError(f"{where}: a split is called sample or heldout")
-        if min(outcome.index, outcome.draw, outcome.occurrence, outcome.tokens) < 0:
-            raise EvidenceError(f"{where}: negative index, draw, occurrence or number of tokens")
-        if rows.setdefault(outcome.key, outcome) != outcome:
-            raise EvidenceError(f"{where}: two rows that differ")
-    return Evidence(sample_lock, dict(sorted(policies.items())), {key: rows[key] for key in sorted(rows)})
+            raise EvidenceError(f"{outcome.place}: a split is called sample or heldout")
+        if outcome.index < 0 or outcome.draw < 0 or outcome.occurrence < 0 or outcome.tokens < 0:
+            raise EvidenceError(f"{outcome.place}: negative index, draw, occurrence or number of tokens")
+        first = rows.setdefault(outcome.key, outcome)
+        if first is not outcome and first != outcome:
+            raise EvidenceError(f"{outcome.place}: two rows that differ")
+    return Evidence(sample_lock, dict(sorted(policies.items())), dict(sorted(rows.items(), key=itemgetter(0))))
 
 
 def write_evidence(
@@ -257,9 +262,7 @@ def _merge(old: Evidence, new: Evidence) -> Evidence:
         if after is None or not (before.correct and not after.correct):
             rows[key] = before
         if after is not None and (after.prompt_digest, after.occurrence) != (before.prompt_digest, before.occurrence):
-            raise EvidenceError(
-                f"{before.policy}, {before.split} prompt {before.index}: evaluated before with another prompt"
-            )
+            raise EvidenceError(f"{before.place}: evaluated before with another prompt")
     return collect(new.sample_lock, {**old.policies, **new.policies}, rows.values())
 
 
@@ -307,7 +310,8 @@ def parse_evidence(data: bytes, *, name: str) -> Evidence:
         header = parse_json((schema.metadata or {}).get(_METADATA_KEY, b"null"))
         table = file.read()
         table.validate(full=True)
-        rows = [Outcome(**row) for row in table.to_pylist()]
+        columns = [table.column(name).to_pylist() for name in _COLUMNS.names]
+        rows = [Outcome(*row) for row in zip(*columns, strict=True)]
     except EvidenceError:
         raise
     except CanonicalError as error:

@@ -35,6 +35,7 @@ from pacbayes.gumbel import SPECIFICATION
 from pacbayes.schema import DecimalFraction, FileName, Frozen, HexDigest, Name, Text, first_difference, one_line
 
 MAXIMUM_PROMPTS = 10_000_000
+MAXIMUM_DIMENSION = 10_000  # decoding takes quadratic time; a lock of any origin must not keep a verifier busy for ever
 
 
 class LockError(ValueError):
@@ -191,6 +192,9 @@ class MethodLock(Lock):
             Menu(entries=self.menu)
         except pydantic.ValidationError as error:
             raise ValueError(f"menu: {one_line(error)}") from error
+        for entry in self.menu:
+            if entry.dimension > MAXIMUM_DIMENSION:
+                raise ValueError(f"menu entry {entry.name!r} has more than {MAXIMUM_DIMENSION:,} integers")
         self._check_bound()
         if isinstance(self.design, FinitePool) and self.prompts + self.heldout > self.design.pool_size:
             raise ValueError(

@@ -99,8 +99,8 @@ def test_several_draws_are_averaged_per_prompt(chain: Chain, rows: list[Outcome]
 def test_rows_that_are_not_the_lock_s_are_errors(tmp_path: Path, chain: Chain, rows: list[Outcome]) -> None:
     for changes, message in [
         ({"index": 60}, "the lock has 60 prompts"),
-        ({"prompt_digest": digest(b"an easier prompt")}, "another prompt"),
-        ({"occurrence": 9}, "another prompt or occurrence"),
+        ({"prompt_digest": digest(b"an easier prompt")}, "not the prompt"),
+        ({"occurrence": 9}, "not the prompt or occurrence"),
     ]:
         found = evidence(chain, [*rows[1:], dataclasses.replace(rows[0], **changes)])  # type: ignore[arg-type]
         with pytest.raises(EvidenceError, match=message):

@@ -119,6 +119,7 @@ def test_locks_hold_no_time_path_seed_or_hardware() -> None:
         ({"design": FinitePool(pool_digest=digest(b""), pool_size=449)}, "do not fit"),
         ({"claim": Claim(base="x", base_digest=digest(b"x"), domain="remainders", population="p")}, "base_digest"),
         ({"claim": Claim(base="x", base_digest=BASE, domain="chess", population="p")}, "not among the reported"),
+        ({"menu": (menu()[0].model_copy(update={"dimension": 10**12}),)}, "more than 10,000 integers"),
         ({"bound": "hypergeometric"}, "for the design iid the bound is one of binomial"),
         ({"bound": "best"}, "got 'best'"),
         ({"draws": 4}, "4 draws per prompt need the bound 'betting'"),
