@@ -187,7 +187,7 @@ def test_refuses_what_makes_no_sense(losses: int, n: int, bits: float, delta: fl
 
 def test_refuses_a_mean_over_draws() -> None:
     with pytest.raises(TypeError):
-        certified_accuracy(200.25, 1000, bits=0.0, delta=0.05)  # type: ignore[arg-type]
+        certified_accuracy(200.25, 1000, bits=0.0, delta=0.05)
 
 
 def test_refuses_an_unknown_bound() -> None:

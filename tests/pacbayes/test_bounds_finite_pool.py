@@ -109,6 +109,13 @@ def test_lower_limit_mirrors_the_upper() -> None:
         assert lower == losses or hypergeometric_cdf(10 - losses, 30, 30 - lower + 1, 10) < exact
 
 
+def test_expected_losses_of_the_unseen_part_take_half_the_delta_and_one_more() -> None:
+    for losses, bits in ((0, 0.0), (30, 10.0), (99, 3.0)):
+        eta = log_failure_probability(bits, 0.05)
+        realised_at_half = pool_losses_upper(losses, 100, 300, log_eta=eta - math.log(2)) - losses
+        assert unseen_losses_upper(losses, 100, 300, log_eta=eta, outcome="expected") == realised_at_half + 1
+
+
 def poisson_binomial(risks: tuple[float, ...]) -> list[float]:
     masses = [1.0]
     for risk in risks:

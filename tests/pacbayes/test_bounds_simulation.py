@@ -96,7 +96,7 @@ def test_broken_rule_certificates_read_jointly() -> None:
     rng = np.random.default_rng(3)
     for delta, expected in ((DELTA, 1 - (1 - DELTA) ** 20), (DELTA / 20, 1 - (1 - DELTA / 20) ** 20)):
         risk = just_above_an_edge(300, N, 0.0, delta)
-        edge = most_losses_excluding(risk, lambda k, delta=delta: claim(k, N, 0.0, delta), N)  # type: ignore[misc]
+        edge = most_losses_excluding(risk, lambda k, delta=delta: claim(k, N, 0.0, delta), N)
         rate = float((rng.binomial(N, risk, size=(REPETITIONS, 20)).min(axis=1) <= edge).mean())
         assert within(rate, expected)
     assert pytest.approx(0.64, abs=0.002) == 1 - (1 - DELTA) ** 20
@@ -118,7 +118,7 @@ def test_broken_rule_expected_accuracy_from_realised_losses() -> None:
             bits=0.0,
             delta=DELTA,
             part="pool",
-            outcome=outcome,  # type: ignore[arg-type]
+            outcome=outcome,
         )
 
     wrong = most_losses_excluding(risk, lambda k: pool(k, "realised"), n)
@@ -152,7 +152,7 @@ def test_broken_rule_peeking_at_n() -> None:
     step = np.array([math.comb(100, j) * risk**j * (1 - risk) ** (100 - j) for j in range(101)])
     for n in looks:
         alive = np.convolve(alive, step)
-        edge = most_losses_excluding(risk, lambda k, n=n: claim(k, n, 0.0), n)  # type: ignore[misc]
+        edge = most_losses_excluding(risk, lambda k, n=n: claim(k, n, 0.0), n)
         stopped += float(alive[: edge + 1].sum())
         alive[: edge + 1] = 0.0
     assert exact_rate(600, looks[-1], risk) == pytest.approx(DELTA, abs=1e-6)

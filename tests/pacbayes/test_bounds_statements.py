@@ -114,6 +114,14 @@ def test_required_n_is_the_smallest(per_cent: int, target: float, bits: float) -
     assert reached == [n]
 
 
+def test_required_n_against_every_smaller_n() -> None:
+    for per_cent, target in ((50, 0.2), (50, 0.25), (50, 0.3), (80, 0.4), (80, 0.5), (80, 0.55), (80, 0.6), (80, 0.65)):
+        n = required_n(target, accuracy=per_cent / 100, bits=0, delta=0.2)
+        assert n is not None
+        claims = [certified_accuracy(losses_at(m, per_cent), m, bits=0, delta=0.2) for m in range(1, n + 1)]
+        assert [claim >= target for claim in claims] == [False] * (n - 1) + [True]
+
+
 def test_required_n_without_losses_and_without_hope() -> None:
     n = required_n(0.99, accuracy=1.0, bits=0, delta=0.05)
     assert n == math.ceil(math.log(0.05) / math.log(0.99)) == 299  # the rule of three

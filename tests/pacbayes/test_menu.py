@@ -201,4 +201,4 @@ def test_a_menu_is_a_prior() -> None:
 
 def test_is_frozen() -> None:
     with pytest.raises(ValidationError, match="frozen"):
-        LARGE.entries[0].step = "1"  # type: ignore[misc]
+        LARGE.entries[0].step = "1"
