@@ -23,7 +23,7 @@ from pacbayes.bounds.finite_pool import (
 from pacbayes.bounds.planning import required_accuracy, required_bits, required_n
 from pacbayes.bounds.statements import (
     CertifiedGain,
-    Claim,
+    JointClaim,
     PairedCounts,
     certified_gain,
     holdout_accuracy,
@@ -37,7 +37,7 @@ __all__ = [
     "CATONI_GRID",
     "STAKES",
     "CertifiedGain",
-    "Claim",
+    "JointClaim",
     "PairedCounts",
     "betting_mean_lower",
     "betting_mean_lower_from_counts",

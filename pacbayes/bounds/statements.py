@@ -159,7 +159,7 @@ def holdout_accuracy(losses: int, n: int, *, delta: float) -> float:
 
 
 @dataclass(frozen=True)
-class Claim:
+class JointClaim:
     """One domain's part of a joint statement: losses on n prompts, bits, and its locked share of delta."""
 
     losses: int
@@ -168,7 +168,7 @@ class Claim:
     delta: float
 
 
-def joint_accuracies(claims: Mapping[str, Claim]) -> dict[str, float]:
+def joint_accuracies(claims: Mapping[str, JointClaim]) -> dict[str, float]:
     """Certified accuracies that hold all at once, failing with at most the sum of the claims' deltas.
 
     Raises:

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from pacbayes.bounds import (
-    Claim,
+    JointClaim,
     PairedCounts,
     betting_mean_lower,
     binomial_risk_upper,
@@ -74,7 +74,7 @@ def test_transfer_on_a_pool() -> None:
 
 
 def test_joint_claims_use_their_shares() -> None:
-    claims = {"a": Claim(200, 1000, 30, 0.02), "b": Claim(100, 2000, 60, 0.03)}
+    claims = {"a": JointClaim(200, 1000, 30, 0.02), "b": JointClaim(100, 2000, 60, 0.03)}
     assert joint_accuracies(claims) == {
         "a": certified_accuracy(200, 1000, bits=30, delta=0.02),
         "b": certified_accuracy(100, 2000, bits=60, delta=0.03),
@@ -84,7 +84,7 @@ def test_joint_claims_use_their_shares() -> None:
 @pytest.mark.parametrize("deltas", [(0.5, 0.5), (0.0, 0.1), (-0.1, 0.2), (1.0, 0.01)])
 def test_shares_must_leave_something(deltas: tuple[float, float]) -> None:
     with pytest.raises(ValueError, match=r"shares of delta .* a="):
-        joint_accuracies({"a": Claim(1, 10, 0, deltas[0]), "b": Claim(1, 10, 0, deltas[1])})
+        joint_accuracies({"a": JointClaim(1, 10, 0, deltas[0]), "b": JointClaim(1, 10, 0, deltas[1])})
     with pytest.raises(ValueError, match="student="):
         transfer_accuracy(1, 10, 1, 10, bits=0, delta_student=deltas[0], delta_differ=deltas[1])
 
