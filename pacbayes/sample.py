@@ -35,6 +35,10 @@ from pacbayes.gumbel import SPECIFICATION
 from pacbayes.schema import DecimalFraction, FileName, Frozen, HexDigest, Name, Text, first_difference, one_line
 
 MAXIMUM_PROMPTS = 10_000_000
+ACCURACY_SHARE = "accuracy"
+"""Name of the share of δ that the certified accuracy may fail with."""
+GAIN_SHARES = ("base accuracy", "paired gain")
+"""Names of the shares of δ that a certified gain over the base model spends beside the accuracy's."""
 MAXIMUM_DIMENSION = 10_000  # decoding takes quadratic time; a lock of any origin must not keep a verifier busy for ever
 
 
@@ -202,6 +206,15 @@ class MethodLock(Lock):
             )
         return self
 
+    def share(self, name: str) -> Decimal:
+        """The share of δ with this name; 0 if the lock declares none."""
+        return next((Decimal(share.value) for share in self.delta_shares if share.name == name), Decimal(0))
+
+    @property
+    def claims_gain(self) -> bool:
+        """Whether the shares of δ are there for a certified gain over the base model."""
+        return self.share(GAIN_SHARES[0]) > 0
+
     def _check_bound(self) -> None:
         """The bound must be one that is valid for the design and the number of draws, or n and M were locked in
         vain.
@@ -212,6 +225,15 @@ class MethodLock(Lock):
             raise ValueError(
                 f"for the design {self.design.kind} the bound is one of {', '.join(known)}, got {self.bound!r}"
             )
+        if not self.share(ACCURACY_SHARE):
+            raise ValueError(f"no share of delta is called {ACCURACY_SHARE!r}")
+        if any(self.share(name) for name in GAIN_SHARES):
+            whole = all(self.share(name) for name in GAIN_SHARES)
+            if not whole or pool or self.draws > 1 or self.bound != "binomial":
+                raise ValueError(
+                    f"a gain takes the shares of delta {' and '.join(map(repr, GAIN_SHARES))}, "
+                    "the iid design, one draw and the binomial bound"
+                )
         if self.draws > 1 and self.bound != "betting":
             raise ValueError(f"{self.draws} draws per prompt need the bound 'betting', got {self.bound!r}")
         if (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from decimal import ROUND_FLOOR, Decimal
 from typing import Final
@@ -11,7 +12,9 @@ import pydantic
 from pydantic import JsonValue
 
 from pacbayes.bounds import (
+    PairedCounts,
     certified_accuracy,
+    certified_gain,
     certified_mean_accuracy,
     certified_pool_accuracy,
     holdout_accuracy,
@@ -27,6 +30,7 @@ from pacbayes.certificate.schema import (
     CertificateError,
     Digests,
     Engine,
+    Gain,
     Holdout,
     Message,
     ModelName,
@@ -35,12 +39,21 @@ from pacbayes.certificate.schema import (
     PolicyResult,
     PoolShown,
 )
-from pacbayes.certificate.wording import accuracy_share, assumptions, statement
+from pacbayes.certificate.wording import assumptions, statement
 from pacbayes.codes import Menu
 from pacbayes.evidence import Evidence, Split, parse_evidence
 from pacbayes.ledger import BitLedger, DeltaLedger, bits_of, delta_as_float
 from pacbayes.pool import Pool
-from pacbayes.sample import FinitePool, MethodLock, SampleLock, attempt_weight, heldout_noise_root, noise_root
+from pacbayes.sample import (
+    ACCURACY_SHARE,
+    GAIN_SHARES,
+    FinitePool,
+    MethodLock,
+    SampleLock,
+    attempt_weight,
+    heldout_noise_root,
+    noise_root,
+)
 from pacbayes.schema import one_line
 
 ACCURACY_PLACES: Final = 6
@@ -74,7 +87,9 @@ def build_certificate(
     try:
         check_sample(method, sample, pool)
         rows = parse_evidence(evidence, name="the evidence")
-        return assemble(method, sample, message, rows, digest(evidence), policy, engine, stages)
+        certificate = assemble(method, sample, message, rows, digest(evidence), policy, engine, stages)
+        certificate.to_bytes()  # what has no canonical form, such as a NaN in a summary, is refused here
+        return certificate
     except CertificateError:
         raise
     except pydantic.ValidationError as error:
@@ -107,6 +122,7 @@ def assemble(
         n=method.prompts,
         certified_accuracy=round_down(_certified(method, rewards, bits.total)),
     )
+    gain = _gain(method, sample, evidence, bits.total) if method.claims_gain else None
     missing = {name: evidence.count(name, "sample", sample, draws=method.draws).missing for name in results}
     return Certificate(
         schema_="prlvr/certificate/1",
@@ -120,7 +136,7 @@ def assemble(
         pool=_pool(method),
         draws=method.draws,
         delta=float(method.delta),
-        statement=statement(method, bound, results),
+        statement=statement(method, bound, results, gain),
         bits=bits,
         deltas=deltas,
         bound=bound,
@@ -129,6 +145,7 @@ def assemble(
         lora=results.get("lora"),
         distilled=results.get("distilled"),
         tinylora=results.get("tinylora"),
+        gain=gain,
         holdout=_holdout(method, bound, coded),
         message=Message(hex=message.hex(), bits=8 * len(message), entry=entry.name, integers=tuple(integers)),
         stages=tuple(dict(stage) for stage in stages),
@@ -231,7 +248,7 @@ def delta_ledger(method: MethodLock) -> DeltaLedger:
 
 def _certified(method: MethodLock, correct: Sequence[int], bits: float) -> float:
     """The bound of the method lock on the right completions of each prompt."""
-    delta, n = delta_as_float(accuracy_share(method)), len(correct)
+    delta, n = delta_as_float(method.share(ACCURACY_SHARE)), len(correct)
     if method.draws > 1:
         rewards = np.array(correct) / method.draws
         return certified_mean_accuracy(rewards, bits=bits, delta=delta)
@@ -245,10 +262,35 @@ def _certified(method: MethodLock, correct: Sequence[int], bits: float) -> float
             return certified_accuracy(losses, n, bits=bits, delta=delta, bound=method.bound)
 
 
+def _gain(method: MethodLock, sample: SampleLock, evidence: Evidence, bits: float) -> Gain:
+    if "base" not in evidence.policies:
+        raise CertificateError("the method lock claims a gain over the base model, which was not evaluated")
+    coded = evidence.correct_per_prompt("coded", "sample", sample)
+    base = evidence.correct_per_prompt("base", "sample", sample, doubt="for")
+    pairs = Counter(zip(coded, base, strict=True))
+    counts = PairedCounts(won=pairs[1, 0], lost=pairs[0, 1], both=pairs[1, 1], n=len(coded))
+    certified = certified_gain(
+        counts,
+        bits=bits,
+        delta_accuracy=delta_as_float(method.share(ACCURACY_SHARE)),
+        delta_base=delta_as_float(method.share(GAIN_SHARES[0])),
+        delta_paired=delta_as_float(method.share(GAIN_SHARES[1])),
+    )
+    return Gain(
+        certified=round_down(certified.gain),
+        marginal=round_down(certified.marginal),
+        paired=round_down(certified.paired),
+        won=counts.won,
+        lost=counts.lost,
+        both=counts.both,
+        n=counts.n,
+    )
+
+
 def _holdout(method: MethodLock, bound: Bound, coded: PolicyResult) -> Holdout | None:
     if coded.heldout is None or method.draws > 1 or isinstance(method.design, FinitePool):
         return None
-    delta, measured = delta_as_float(accuracy_share(method)), coded.heldout
+    delta, measured = delta_as_float(method.share(ACCURACY_SHARE)), coded.heldout
     target = bound.certified_accuracy
     return Holdout(
         certified_accuracy=round_down(holdout_accuracy(measured.n - measured.correct, measured.n, delta=delta)),
@@ -266,7 +308,10 @@ def _pool(method: MethodLock) -> PoolShown | None:
 def _result(name: str, method: MethodLock, sample: SampleLock, evidence: Evidence) -> PolicyResult:
     def accuracy(split: Split) -> Accuracy:
         count = evidence.count(name, split, sample, draws=method.draws)
-        return Accuracy(accuracy=count.accuracy, correct=count.correct, n=count.n * count.draws)
+        # The base model is what the others are compared with: there a missing outcome must not count as a loss.
+        correct = count.correct + (count.missing if name == "base" else 0)
+        n = count.n * count.draws
+        return Accuracy(accuracy=correct / n, correct=correct, n=n)
 
     heldout = accuracy("heldout") if evidence.part(name, "heldout") else None
     on_sample = accuracy("sample")

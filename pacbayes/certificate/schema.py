@@ -69,6 +69,23 @@ class Holdout(Frozen):
     equivalent_n: Annotated[int, Field(ge=1)] | None
 
 
+class Gain(Frozen):
+    """Certified improvement over the base model under the same noise, in fractions, rounded down; may be negative.
+
+    ``certified`` is the larger of ``marginal`` (two bounds on accuracies) and ``paired`` (a bet on the differences);
+    the shares of δ of both are spent. ``won`` prompts only the coded policy answered right, ``lost`` only the base,
+    ``both`` both; what may have failed for reasons of the machine counts as right for the base.
+    """
+
+    certified: Annotated[float, Field(ge=-1, le=1)]
+    marginal: Annotated[float, Field(ge=-1, le=1)]
+    paired: Annotated[float, Field(ge=-1, le=1)]
+    won: Annotated[int, Field(ge=0)]
+    lost: Annotated[int, Field(ge=0)]
+    both: Annotated[int, Field(ge=0)]
+    n: Annotated[int, Field(ge=1)]
+
+
 class PoolShown(Frozen):
     """The finite pool that the prompts were drawn from: its size and the digest of pool.json."""
 
@@ -163,6 +180,7 @@ class Certificate(Frozen):
     lora: PolicyResult | None = None
     distilled: PolicyResult | None = None
     tinylora: PolicyResult | None = None
+    gain: Gain | None = None
     holdout: Holdout | None = None
     message: Message
     stages: Annotated[tuple[dict[str, JsonValue], ...], Field(strict=False)]
@@ -174,7 +192,9 @@ class Certificate(Frozen):
     assumptions: Annotated[tuple[Text, ...], Field(strict=False)]
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON object; policies that were not evaluated, and a pool or hold-out that is not there, are left out."""
+        """The JSON object; policies that were not evaluated, and a pool, gain or hold-out that is not there, are left
+        out.
+        """
         return {key: value for key, value in super().to_json().items() if value is not None}
 
 

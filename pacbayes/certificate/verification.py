@@ -132,6 +132,7 @@ _GROUPS: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
     "bits": (("bits",), "every line follows from the message and the locks, and they add up"),
     "delta": (("delta", "deltas"), "every line is as locked, and they add up"),
     "bound": (("bound", "n", "draws"), "recomputed from the losses, the bits and delta"),
+    "gain": (("gain",), "recomputed from the pairs of outcomes under the same noise, if the lock claims one"),
     "accuracies": ((*POLICIES, "holdout"), "recounted from the evidence, missing outcomes as wrong"),
     "decoded message": (("message",), "entry and integers are what the bytes decode to"),
     "attempt": (("attempt",), "number and predecessor are those of the sample lock"),

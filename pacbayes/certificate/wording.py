@@ -6,27 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from decimal import ROUND_FLOOR, Decimal
-from typing import Final
 
-from pacbayes.certificate.schema import Bound, Certificate, CertificateError, PolicyResult
-from pacbayes.sample import FinitePool, MethodLock, SampleLock
-
-SHARE: Final = "accuracy"
-"""Name of the share of δ that an accuracy certificate spends."""
+from pacbayes.certificate.schema import Bound, Certificate, Gain, PolicyResult
+from pacbayes.sample import ACCURACY_SHARE, GAIN_SHARES, FinitePool, MethodLock, SampleLock
 
 
-def accuracy_share(method: MethodLock) -> Decimal:
-    """The part of δ that the accuracy may fail with. Raises CertificateError if the lock declares none."""
-    for share in method.delta_shares:
-        if share.name == SHARE:
-            return Decimal(share.value)
-    raise CertificateError(f"the method lock declares no share of delta for {SHARE!r}")
-
-
-def statement(method: MethodLock, bound: Bound, results: Mapping[str, PolicyResult]) -> str:
+def statement(method: MethodLock, bound: Bound, results: Mapping[str, PolicyResult], gain: Gain | None) -> str:
     """The certificate in words for somebody who knows nothing of bounds."""
-    confidence = _plain(100 * (1 - accuracy_share(method)))
-    certified = _plain((100 * Decimal(repr(bound.certified_accuracy))).quantize(Decimal("0.1"), rounding=ROUND_FLOOR))
+    confidence = _confidence(method, ACCURACY_SHARE)
+    certified = _percent_down(bound.certified_accuracy)
     prompts = f"{method.claim.domain} prompts ({method.claim.population})"
     if not isinstance(method.design, FinitePool):
         where = f"of new {prompts}"
@@ -39,6 +27,11 @@ def statement(method: MethodLock, bound: Bound, results: Mapping[str, PolicyResu
         f"With {confidence} % confidence, the tuned model answers at least {certified} % {where} correctly; "
         f"on the {bound.n:,} prompts of its training sample it answered {100 * results['coded'].accuracy:.1f} %{base}."
     )
+    if gain is not None and gain.certified > 0:
+        text += (
+            f" With {_confidence(method, ACCURACY_SHARE, *GAIN_SHARES)} % confidence, that is at least "
+            f"{_percent_down(gain.certified)} points above the base model's accuracy on such prompts."
+        )
     if "base" in results and bound.certified_accuracy <= results["base"].accuracy:
         text += " That is not more than was measured of the base model: as a claim of improvement it says nothing."
     if method.purpose == "development":
@@ -110,7 +103,16 @@ def assumptions(method: MethodLock, sample: SampleLock, missing: Mapping[str, in
         )
     for name, count in missing.items():
         if count:
-            yield f"{count} of the outcomes of {name!r} on the sample are missing and were counted as wrong."
+            verdict = "right" if name == "base" else "wrong"
+            yield f"{count} of the outcomes of {name!r} on the sample are missing and were counted as {verdict}."
+
+
+def _confidence(method: MethodLock, *shares: str) -> str:
+    return _plain(100 * (1 - sum((method.share(name) for name in shares), Decimal(0))))
+
+
+def _percent_down(fraction: float) -> str:
+    return _plain((100 * Decimal(repr(fraction))).quantize(Decimal("0.1"), rounding=ROUND_FLOOR))
 
 
 def _plain(value: Decimal) -> str:

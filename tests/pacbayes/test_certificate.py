@@ -13,10 +13,11 @@ import mpmath
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pydantic
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from lookup import ENGINE, MODEL, Chain, boosts, method_lock
+from lookup import ENGINE, MODEL, Chain, boosts, method_lock, true_accuracy
 
 from pacbayes.canonical import canonical_json, digest, file_digest
 from pacbayes.certificate import (
@@ -30,8 +31,8 @@ from pacbayes.certificate import (
     write_certificate,
 )
 from pacbayes.codes import Menu
-from pacbayes.evidence import write_evidence
-from pacbayes.sample import DeltaShare, Reported
+from pacbayes.evidence import read_evidence, write_evidence
+from pacbayes.sample import DeltaShare, MethodLock, Reported, SampleLock, read_lock
 
 FILES = ("certificate.json", "method.lock.json", "sample.lock.json", "message.bin", "evidence.parquet")
 
@@ -55,8 +56,6 @@ def failures(folder: Path) -> list[Check]:
 
 def build(folder: Path, **changes: Any) -> Certificate:
     """The certificate of a folder's files, with some arguments replaced."""
-    from pacbayes.sample import MethodLock, SampleLock, read_lock
-
     arguments: dict[str, Any] = {
         "method": read_lock(folder / "method.lock.json", MethodLock),
         "sample": read_lock(folder / "sample.lock.json", SampleLock),
@@ -191,13 +190,76 @@ def test_a_second_sample_pays_for_the_first(tmp_path: Path) -> None:
 
 
 def test_a_share_of_delta_is_all_that_is_spent(tmp_path: Path) -> None:
-    shares = (DeltaShare(name="accuracy", value="0.04"), DeltaShare(name="gain", value="0.01"))
+    shares = (DeltaShare(name="accuracy", value="0.04"), DeltaShare(name="transfer", value="0.01"))
     certificate = Chain.draw(method_lock(delta_shares=shares), tmp_path / "log").certify(
         tmp_path / "run", 0, [4, 4, 3, 4]
     )
     assert certificate.statement.startswith("With 96 % confidence")
     assert certificate.deltas.total == 0.05
     assert failures(tmp_path / "run") == []
+
+
+GAIN = tuple(
+    DeltaShare(name=name, value=value)
+    for name, value in (("accuracy", "0.03"), ("base accuracy", "0.01"), ("paired gain", "0.01"))
+)
+
+
+def test_a_certified_gain_over_the_base_model(tmp_path: Path) -> None:
+    chain = Chain.draw(method_lock(delta_shares=GAIN), tmp_path / "log")
+    certificate = chain.certify(tmp_path / "run", 0, [4, 4, 3, 4])
+    rows = pq.read_table(tmp_path / "run" / "evidence.parquet").to_pylist()
+    right = {(row["policy"], row["index"]): row["correct"] for row in rows if row["split"] == "sample"}
+    pairs = [(right["coded", i], right["base", i]) for i in range(400)]
+    gain = certificate.gain
+    assert gain is not None
+    assert (gain.won, gain.lost, gain.both) == tuple(
+        pairs.count(pair) for pair in ((True, False), (False, True), (True, True))
+    )
+    assert gain.certified == max(gain.marginal, gain.paired)
+    true_gain = true_accuracy(boosts(chain.method, 0, [4, 4, 3, 4])) - 1 / 8
+    assert 0.5 < gain.certified < true_gain
+    assert "With 95 % confidence, that is at least" in certificate.statement
+    assert certificate.statement.startswith("With 97 % confidence")
+    assert failures(tmp_path / "run") == []
+
+
+def test_a_gain_is_claimed_whole_or_not_at_all(tmp_path: Path) -> None:
+    for changes in ({"delta_shares": GAIN[:2]}, {"delta_shares": GAIN, "bound": "kl"}, {"delta_shares": GAIN[1:]}):
+        with pytest.raises(pydantic.ValidationError, match=r"a gain takes|no share of delta is called 'accuracy'"):
+            method_lock(**changes)
+    chain = Chain.draw(method_lock(delta_shares=GAIN, prompts=20, heldout=0), tmp_path / "log")
+    message = Menu(entries=chain.method.menu).encode(0, [0] * 4)
+    rows = chain.outcomes("coded", np.zeros(4))
+    write_evidence(tmp_path / "e", rows, sample_lock=chain.sample.digest, policies={"coded": digest(message)})
+    with pytest.raises(CertificateError, match="claims a gain over the base model, which was not evaluated"):
+        build_certificate(
+            method=chain.method,
+            sample=chain.sample,
+            message=message,
+            evidence=(tmp_path / "e").read_bytes(),
+            policy=digest(b"policy"),
+            engine=ENGINE,
+        )
+
+
+def test_what_is_missing_of_the_base_model_counts_as_right(copy: Path) -> None:
+    full = build(copy)
+    evidence = read_evidence(copy / "evidence.parquet")
+    wrong = [
+        row for row in evidence.outcomes.values() if (row.policy, row.split) == ("base", "sample") and not row.correct
+    ]
+    kept = [row for row in evidence.outcomes.values() if row not in wrong[:5]]
+    (copy / "evidence.parquet").unlink()
+    write_evidence(copy / "evidence.parquet", kept, sample_lock=evidence.sample_lock, policies=evidence.policies)
+    certificate = build(copy)
+    assert certificate.base is not None
+    assert full.base is not None
+    assert certificate.base.correct == full.base.correct + 5
+    assert any(
+        "5 of the outcomes of 'base' on the sample are missing and were counted as right" in text
+        for text in certificate.assumptions
+    )
 
 
 def test_vacuous_is_a_result(tmp_path: Path) -> None:
@@ -207,8 +269,6 @@ def test_vacuous_is_a_result(tmp_path: Path) -> None:
 
 
 def test_missing_outcomes_are_losses_and_are_told(copy: Path) -> None:
-    from pacbayes.evidence import read_evidence
-
     full = build(copy)
     evidence = read_evidence(copy / "evidence.parquet")
     kept = [row for row in evidence.outcomes.values() if not (row.policy == "coded" and row.index == 7)]
@@ -264,10 +324,11 @@ def test_a_bit_line_that_was_not_locked_or_not_paid_is_refused(tmp_path: Path) -
             chain.certify(tmp_path / f"run {len(lines)}", 0, [0, 0, 0, 0])
 
 
-def test_a_lock_without_a_share_for_accuracy_certifies_none(tmp_path: Path) -> None:
-    chain = Chain.draw(method_lock(delta_shares=(DeltaShare(name="gain", value="0.05"),)), tmp_path / "log")
-    with pytest.raises(CertificateError, match="no share of delta for 'accuracy'"):
-        chain.certify(tmp_path / "run", 0, [0, 0, 0, 0])
+def test_what_no_reader_could_read_is_refused(copy: Path) -> None:
+    for value in (math.nan, math.inf, 2**60):
+        with pytest.raises(CertificateError) as caught:
+            build(copy, stages=({"kind": "rlvr", "loss": value},))
+        assert "\n" not in str(caught.value)
 
 
 # --- tampering ---------------------------------------------------------------------------------------------
