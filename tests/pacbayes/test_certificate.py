@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import shutil
@@ -222,6 +223,32 @@ def test_a_certified_gain_over_the_base_model(tmp_path: Path) -> None:
     assert "With 95 % confidence, that is at least" in certificate.statement
     assert certificate.statement.startswith("With 97 % confidence")
     assert failures(tmp_path / "run") == []
+
+
+def test_a_base_model_that_timed_out_is_no_gain(tmp_path: Path) -> None:
+    chain = Chain.draw(method_lock(delta_shares=GAIN, heldout=0), tmp_path / "log")
+    message = Menu(entries=chain.method.menu).encode(0, [0] * 4)
+    coded, base = chain.outcomes("coded", np.zeros(4)), chain.outcomes("base", np.zeros(4))
+    late = [dataclasses.replace(row, correct=False, reason="timeout") for row in base]
+    certificates = []
+    for name, rows in (("in time", base), ("late", late)):
+        policies = {"coded": digest(message), "base": MODEL.weights}
+        write_evidence(tmp_path / name, coded + rows, sample_lock=chain.sample.digest, policies=policies)
+        certificates.append(
+            build_certificate(
+                method=chain.method,
+                sample=chain.sample,
+                message=message,
+                evidence=(tmp_path / name).read_bytes(),
+                policy=digest(b"policy"),
+                engine=ENGINE,
+            ).gain
+        )
+    in_time, timed_out = certificates
+    assert in_time is not None
+    assert timed_out is not None
+    assert (timed_out.won, timed_out.lost + timed_out.both) == (0, 400)
+    assert timed_out.certified < -0.8 < in_time.certified < 0
 
 
 def test_a_gain_is_claimed_whole_or_not_at_all(tmp_path: Path) -> None:

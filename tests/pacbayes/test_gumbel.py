@@ -183,6 +183,19 @@ def test_equal_scores_go_to_the_lowest_id(sampler: Sampler) -> None:
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
+def test_a_token_far_below_the_best_can_win(sampler: Sampler) -> None:
+    """Token 3851 at position 80 has x = 2^32 - 16, so that g = 19.4: nothing nearer than 23 nats may be skipped."""
+    noise = gumbel.gumbel(gumbel_integers(keys_of(1), 80, 4096))[0]
+    assert noise[3851] > 19.4
+    logits = np.full((1, 4096), -np.inf, np.float32)
+    logits[0, 5] = 0.0
+    margin = float(noise[3851] - noise[5])
+    for difference, expected in ((1e-4, 3851), (-1e-4, 5)):
+        logits[0, 3851] = -margin + difference
+        assert sampler(logits, keys_of(1), 80, 1.0).tolist() == [expected]
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
 def test_masked_tokens_are_never_chosen(sampler: Sampler) -> None:
     logits = np.full((64, 200), -np.inf, np.float32)
     logits[:, [17, 150]] = -5
