@@ -69,7 +69,7 @@ def main() -> None:
     plain = results["plain multinomial"]
     step = decoding_step(arguments.model) if arguments.model else 4.3 * ROWS
     same = np.array_equal(gumbel_torch.sample_tokens(logits, keys, 7).numpy(), gumbel.sample_tokens(array, keys, 7))
-    print(f"batch {ROWS}, vocabulary {VOCABULARY:,}, {arguments.threads} thread(s), compiled: {gumbel_torch.COMPILED}")
+    print(f"batch {ROWS}, vocabulary {VOCABULARY:,}, {arguments.threads} thread(s)")
     print(f"decoding step {'measured' if arguments.model else 'assumed'}: {step:.1f} ms; same tokens: {same}")
     for name, value in results.items():
         added = 100 * (value - plain) / (step + plain)

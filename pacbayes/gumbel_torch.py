@@ -1,17 +1,20 @@
 """The keyed noise for PyTorch tensors, on any device: the same integers and tokens as :mod:`pacbayes.gumbel`.
 
-Logits on the CPU go to the compiled kernel if numba is installed; everything else runs as tensor operations on the
-logits' device.
+Logits on the CPU go to the compiled kernel, or without numba to the NumPy reference, which is faster than tensor
+operations there; logits elsewhere are sampled by tensor operations on their device.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from importlib.util import find_spec
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib import import_module
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
+from pacbayes import gumbel as gumbel_reference
 from pacbayes.gumbel import (
     PHILOX_MULTIPLIERS,
     PHILOX_ROUNDS,
@@ -22,7 +25,6 @@ from pacbayes.gumbel import (
     position_words,
 )
 
-COMPILED = find_spec("numba") is not None
 _LOW = 0xFFFFFFFF
 
 
@@ -37,7 +39,7 @@ def gumbel_integers(
     rows, blocks = len(words), -(-vocabulary // 4)
     key = torch.from_numpy(words.astype(np.int64)).to(device)
     c0 = torch.arange(blocks, device=device).expand(rows, blocks)
-    c1 = torch.from_numpy(_positions(positions, rows).astype(np.int64)).to(device)[:, None]
+    c1 = torch.from_numpy(position_words(_on_cpu(positions), rows).astype(np.int64)).to(device)[:, None]
     k0, k1, c2, c3 = (key[:, i, None] for i in range(4))
     m0, m1 = PHILOX_MULTIPLIERS
     for _ in range(PHILOX_ROUNDS):
@@ -64,23 +66,30 @@ def sample_tokens(
     """One token per row: (rows,) int64 on the logits' device;
     arguments and errors as in :func:`pacbayes.gumbel.sample_tokens`.
     """
+    if logits.device.type == "cpu":
+        array = logits.detach().to(torch.float32).numpy()
+        return torch.from_numpy(_cpu_sampler()(array, keys, _on_cpu(positions), temperature))
+    return _sample_with_tensors(logits, keys, positions, temperature)
+
+
+@cache
+def _cpu_sampler() -> Callable[..., npt.NDArray[np.int64]]:
+    try:
+        return import_module("pacbayes.gumbel_numba").sample_tokens  # type: ignore[no-any-return]
+    except ImportError:  # not installed, or not for this version of NumPy
+        return gumbel_reference.sample_tokens
+
+
+def _sample_with_tensors(
+    logits: torch.Tensor,
+    keys: Sequence[bytes] | UInt32Array,
+    positions: int | Sequence[int] | torch.Tensor,
+    temperature: float,
+) -> torch.Tensor:
     if logits.ndim != 2 or logits.shape[1] == 0:
         raise ValueError(f"expected logits of shape (rows, vocabulary), got {tuple(logits.shape)}")
     words = key_words(keys)
     check_sampling(len(logits), len(words), temperature)
-    if COMPILED and logits.device.type == "cpu":
-        from pacbayes import gumbel_numba
-
-        single = logits.to(torch.float32).numpy()
-        return torch.from_numpy(
-            gumbel_numba.sample_tokens(single, words, _positions(positions, len(words)), temperature)
-        )
-    return _sample_with_tensors(logits, words, positions, temperature)
-
-
-def _sample_with_tensors(
-    logits: torch.Tensor, words: UInt32Array, positions: int | Sequence[int] | torch.Tensor, temperature: float
-) -> torch.Tensor:
     # A tensor as divisor: for a Python number CUDA multiplies by its rounded reciprocal.
     divisor = torch.full((), temperature, dtype=torch.float64, device=logits.device)
     scaled = logits.to(torch.float32).to(torch.float64) / divisor
@@ -91,5 +100,5 @@ def _sample_with_tensors(
     return torch.argmax(scaled + gumbel(gumbel_integers(words, positions, logits.shape[1], logits.device)), dim=1)
 
 
-def _positions(positions: int | Sequence[int] | torch.Tensor, rows: int) -> UInt32Array:
-    return position_words(positions.cpu().numpy() if isinstance(positions, torch.Tensor) else positions, rows)
+def _on_cpu(positions: int | Sequence[int] | torch.Tensor) -> npt.ArrayLike:
+    return positions.cpu().numpy() if isinstance(positions, torch.Tensor) else positions

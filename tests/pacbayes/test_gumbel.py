@@ -35,16 +35,27 @@ def _torch(logits: np.ndarray, *arguments: Any) -> np.ndarray:
 
 
 def _torch_operations(logits: np.ndarray, *arguments: Any) -> np.ndarray:
+    """What runs on other devices than the CPU."""
+    torch = pytest.importorskip("torch")
     from pacbayes import gumbel_torch
 
-    previous, gumbel_torch.COMPILED = gumbel_torch.COMPILED, False
+    return gumbel_torch._sample_with_tensors(torch.from_numpy(logits), *arguments).numpy()
+
+
+def _torch_without_numba(logits: np.ndarray, *arguments: Any) -> np.ndarray:
+    torch = pytest.importorskip("torch")
+    from pacbayes import gumbel_torch
+
+    gumbel_torch._cpu_sampler.cache_clear()
     try:
-        return _torch(logits, *arguments)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setitem(sys.modules, "pacbayes.gumbel_numba", None)  # makes its import fail
+            return gumbel_torch.sample_tokens(torch.from_numpy(logits), *arguments).numpy()
     finally:
-        gumbel_torch.COMPILED = previous
+        gumbel_torch._cpu_sampler.cache_clear()
 
 
-OTHERS: list[Sampler] = [_compiled, _torch, _torch_operations]
+OTHERS: list[Sampler] = [_compiled, _torch, _torch_operations, _torch_without_numba]
 SAMPLERS: list[Sampler] = [sample_tokens, *OTHERS]
 
 
@@ -239,6 +250,7 @@ def test_half_precision_is_widened_first() -> None:
     logits = torch.randn(16, 300, generator=torch.Generator().manual_seed(0)).to(torch.bfloat16)
     expected = sample_tokens(logits.to(torch.float32).numpy(), keys_of(16), 2)
     assert (gumbel_torch.sample_tokens(logits, keys_of(16), torch.full((16,), 2)).numpy() == expected).all()
+    assert (gumbel_torch.sample_tokens(logits.requires_grad_(), keys_of(16), 2).numpy() == expected).all()
 
 
 def test_thresholds_of_the_kernel_are_safe() -> None:

@@ -87,6 +87,13 @@ def test_every_field_is_in_the_digest() -> None:
     assert len(digests | {method.digest}) == len(changes) + 1
 
 
+def test_locks_have_a_json_schema() -> None:
+    for kind in (MethodLock, SampleLock):
+        schema = kind.model_json_schema(by_alias=True)
+        assert schema["additionalProperties"] is False
+        assert set(schema["properties"]) == {name.rstrip("_") for name in kind.model_fields}
+
+
 def test_a_copy_has_its_own_digest() -> None:
     method = method_lock()
     before = method.digest
