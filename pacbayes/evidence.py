@@ -90,8 +90,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Outcomes of one policy on one split: ``correct + losses == n * draws``;
-    ``missing`` rows are among the losses (or wins, see count).
+    """Outcomes of one policy on one split.
+
+    ``correct + losses == n * draws``; rows that are ``missing`` stand among the losses, or the right ones if doubt is
+    to count for the policy.
     """
 
     correct: int
@@ -168,9 +170,7 @@ class Evidence:
         draws: int = 1,
         doubt: Literal["against", "for"] = "against",
     ) -> list[int]:
-        """Number of right completions among the M of each prompt, in the lock's order;
-        arguments and errors as in :meth:`count`.
-        """
+        """Right completions among the M of each prompt, in the lock's order; arguments and errors as :meth:`count`."""
         if self.sample_lock != lock.digest:
             raise EvidenceError(
                 f"the evidence belongs to sample lock {self.sample_lock[:12]}…, "

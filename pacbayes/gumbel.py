@@ -76,9 +76,7 @@ def key_words(keys: Sequence[bytes] | UInt32Array) -> UInt32Array:
 
 
 def position_words(positions: int | npt.ArrayLike, rows: int) -> UInt32Array:
-    """Positions (index of the new token in the completion, from 0) as (rows,) uint32;
-    one number stands for all rows.
-    """
+    """Positions (index of the new token, from 0) as (rows,) uint32; one number stands for all rows."""
     array = np.asarray(positions)
     if array.dtype.kind not in "iu" or array.ndim > 1 or (array.ndim == 1 and len(array) != rows):
         raise ValueError(f"expected one integer position or one per row ({rows}), got {array.dtype} {array.shape}")

@@ -51,8 +51,7 @@ class _Ledger(Frozen):
         """This ledger, if its lines are exactly those that the lock declares, in that order.
 
         Raises:
-            LedgerError: a line that nobody declared (a choice made after the lock), or a declared line that is not
-                there.
+            LedgerError: a line is not declared (a choice made after the lock), or a declared line is missing.
         """
         declared, present = list(names), [line.name for line in self.lines]
         for name in present:

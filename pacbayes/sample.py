@@ -105,18 +105,14 @@ class DeltaShare(Frozen):
 
 
 class Reported(Frozen):
-    """The domains that this method will be reported for;
-    ``jointly`` if their statements are meant to hold all at once.
-    """
+    """The domains that will be reported, and whether their statements are meant to hold all at once."""
 
     domains: Annotated[tuple[FileName, ...], Field(strict=False, min_length=1)]
     jointly: bool
 
 
 class Lock(Frozen):
-    """A lock as a file: canonical JSON whose SHA-256 is the lock's digest, so that ``sha256sum`` of the file gives
-    it.
-    """
+    """A lock as a file: canonical JSON, and ``sha256sum`` of the file is the lock's digest."""
 
     kind_of_lock: ClassVar[str]
 
@@ -216,9 +212,7 @@ class MethodLock(Lock):
         return self.share(GAIN_SHARES[0]) > 0
 
     def _check_bound(self) -> None:
-        """The bound must be one that is valid for the design and the number of draws, or n and M were locked in
-        vain.
-        """
+        """The bound must be valid for the design, the number of draws and what is claimed."""
         pool = isinstance(self.design, FinitePool)
         known = ("binomial", "betting", "hypergeometric") if pool else tuple(ACCURACY_BOUNDS)
         if self.bound not in known:
@@ -245,8 +239,9 @@ class MethodLock(Lock):
 
 
 class LockedItem(Frozen):
-    """One prompt of a sample. ``digest`` covers prompt, gold, tests and database;
-    ``occurrence`` counts earlier items with the same prompt.
+    """One prompt of a sample.
+
+    ``digest`` covers prompt, gold, tests and database; ``occurrence`` counts earlier items with the same prompt.
     """
 
     digest: HexDigest
@@ -264,8 +259,9 @@ class HasDigests(Protocol):
 
 
 class SampleLock(Lock):
-    """The prompts, in order, drawn after the method was locked. ``attempt`` counts from 1;
-    0 in a development run, which is not counted.
+    """The prompts, in order, drawn after the method was locked.
+
+    ``attempt`` counts from 1; it is 0 in a development run, which is not counted.
     """
 
     kind_of_lock: ClassVar[str] = "sample lock"
@@ -336,9 +332,7 @@ def lock_items(items: Iterable[HasDigests]) -> tuple[LockedItem, ...]:
 
 
 def derive(label: str, *parts: str | None) -> str:
-    """H(label, parts): a hex digest that no other label or parts give (SHA-256 of canonical JSON, an injective
-    encoding).
-    """
+    """H(label, parts): SHA-256 (hex) of their canonical JSON, which no other label or parts have."""
     return digest(["prlvr/1", label, *parts])
 
 

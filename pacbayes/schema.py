@@ -1,6 +1,4 @@
-"""What the locks, the ledgers and the certificate have in common: strict, frozen pydantic models and their field
-types.
-"""
+"""What locks, ledgers and certificates have in common: strict, frozen pydantic models and their field types."""
 
 from __future__ import annotations
 

@@ -57,8 +57,7 @@ class Bound(Frozen):
 
 
 class Holdout(Frozen):
-    """What the held-out prompts say by themselves: Clopper-Pearson, at the confidence of the certificate but not
-    jointly.
+    """What the held-out prompts say by themselves: Clopper-Pearson at the certificate's confidence, not jointly.
 
     ``equivalent_n`` is the number of held-out prompts, at the accuracy measured on them, that would have certified what
     the certificate does; absent if there is none.
@@ -113,9 +112,7 @@ class Attempt(Frozen):
 
 
 class Noise(Frozen):
-    """How the noise was drawn, from which public random number (if any), and the two roots that follow from the
-    locks.
-    """
+    """How the noise was drawn: specification, public random number (if any), and the roots that follow."""
 
     specification: Text
     beacon: Name | None
@@ -124,9 +121,7 @@ class Noise(Frozen):
 
 
 class Novelty(Frozen):
-    """How new fresh prompts are: how many held-out prompts stand in the sample, how many sample prompts repeat
-    another.
-    """
+    """How many of the held-out prompts stand in the sample, and how many prompts of the sample repeat another."""
 
     heldout_in_sample: Annotated[int, Field(ge=0)]
     heldout: Annotated[int, Field(ge=0)]
@@ -192,9 +187,7 @@ class Certificate(Frozen):
     assumptions: Annotated[tuple[Text, ...], Field(strict=False)]
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON object; policies that were not evaluated, and a pool, gain or hold-out that is not there, are left
-        out.
-        """
+        """The JSON object; what is not there (a policy not evaluated, a pool, gain or hold-out) is left out."""
         return {key: value for key, value in super().to_json().items() if value is not None}
 
 

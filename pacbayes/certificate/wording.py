@@ -1,6 +1,4 @@
-"""The certificate in words: the statement, what it takes for granted, and what a verifier without a model cannot
-see.
-"""
+"""The certificate in words: the statement, what it takes for granted, and what cannot be seen without a model."""
 
 from __future__ import annotations
 
