@@ -171,7 +171,7 @@ def assemble(
 
 
 def check_sample(method: MethodLock, sample: SampleLock, pool: Pool | None) -> None:
-    """Raise LockError or CertificateError unless the sample is this method's, and drawn from the pool if there is one."""
+    """Raise LockError or CertificateError unless the sample is this method's, drawn from the pool if there is one."""
     sample.check_method(method)
     if isinstance(method.design, FinitePool):
         if pool is None:
