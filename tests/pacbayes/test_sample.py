@@ -87,6 +87,13 @@ def test_every_field_is_in_the_digest() -> None:
     assert len(digests | {method.digest}) == len(changes) + 1
 
 
+def test_golden_locks(tmp_path: Path) -> None:
+    """Any change here makes every lock that was ever written unreadable: it needs a new version of the schema."""
+    assert method_lock().digest == "e25802c320f61d565455eeb15be012ecf9a2720f460a0169c3760eb6fa3f6df6"
+    sample = register(tmp_path / "log", method_lock())
+    assert sample.digest == "75a75db827ccff8561e0288abfa945a4de60d3461d5e641502f9c383552f34ec"
+
+
 def test_locks_have_a_json_schema() -> None:
     for kind in (MethodLock, SampleLock):
         schema = kind.model_json_schema(by_alias=True)
