@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import lru_cache
+from pathlib import Path
 from typing import NamedTuple
 
 from domains.base import GoldError, Item, Population, Reason, Verdict
@@ -66,8 +67,13 @@ class Knowledge:
     name = "knowledge"
     version = "knowledge/1"
 
+    def __init__(self, data_dir: Path | None = None) -> None:
+        self._data_dir = data_dir
+
     def populations(self) -> Mapping[str, Population]:
-        return generated_populations(self.name)
+        from domains.data import knowledge
+
+        return generated_populations(self.name) | knowledge.populations(self._data_dir)
 
     def verify(self, completion: str, item: Item) -> Verdict:
         options = read_options(item.prompt)

@@ -13,6 +13,7 @@ their top-level commas and compared with math-verify in a process of its own.
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 from collections.abc import Mapping
 from functools import lru_cache
@@ -34,6 +35,9 @@ _CUE = re.compile(
 _SENTENCE = re.compile(r".*?(?=[.!?;](?:\s|$)|\n|$)", re.DOTALL)
 _EITHER = re.compile(r"[\s.,;:$*\\()\]!?]*(?:(?:\b(?:or|and|maybe|perhaps|possibly|alternatively|also|else|it|could|be|is|either|even)\b|/|\|)[\s,$*\\(]*)*", re.IGNORECASE)
 _ALTERNATIVE = re.compile(r"\b(?:or|maybe|perhaps|possibly|alternatively|either)\b|\|", re.IGNORECASE)
+# A power, a root or another command that is not a unit: no number can be read off it.
+_EXPRESSION = re.compile(r"[\d)}\]]\s*\^|\\(?:sqrt|d?frac|pi|log|ln|sin|cos|tan|binom|sum|prod|cdot|times|div|pm)(?![a-zA-Z])|\d!")
+_OPERATOR = re.compile(r"[\s)}]*(?:[-+*/×÷^]|\*\*|\\(?:times|cdot|div))[\s({]*")
 _TEX_NOISE = re.compile(r"\\(?:left|right|displaystyle|quad|qquad|!|,|;|:)(?![a-zA-Z])|\s+|\$")
 _PAIRS = {"(": ")", "[": ")]", "{": "}"}
 
@@ -47,23 +51,42 @@ class Mathematics:
     name = "mathematics"
     version = "mathematics/1"
 
-    def __init__(self) -> None:
-        self._pool: Pool | None = None
+    def __init__(self, data_dir: Path | None = None) -> None:
+        self._data_dir = data_dir
+        self._pools: dict[str, Pool] = {}
 
     def populations(self) -> Mapping[str, Population]:
-        return generated_populations(self.name)
+        from domains.data import mathematics
+
+        return mathematics.WithGym(generated_populations(self.name) | mathematics.populations(self._data_dir))
 
     def verify(self, completion: str, item: Item) -> Verdict:
         text = visible(completion)
         if len(text) > _MAX_TEXT:
             return Verdict.loss(Reason.UNPARSEABLE, f"more than {_MAX_TEXT} characters")
+        if item.tests:
+            return self._verify_by_scorer(text, item)
         gold = gold_values(item.gold)
-        return _verify_number(text, gold, item) if gold else self._verify_expression(text, item)
+        return self._verify_number(text, gold, item) if gold else self._verify_expression(text, item)
 
     def close(self) -> None:
-        if self._pool is not None:
-            self._pool.close()
-            self._pool = None
+        for pool in self._pools.values():
+            pool.close()
+
+    def _verify_number(self, text: str, gold: frozenset[Any], item: Item) -> Verdict:
+        found = final_number(text)
+        if found is None:
+            return Verdict.loss(Reason.UNPARSEABLE, "no number")
+        if found.text == "several":
+            return Verdict.loss(Reason.WRONG, "several answers")
+        if found.values:
+            right = equal(found.values, gold)
+        else:  # 2^{10}, \sqrt{16}: an expression where a number was asked for
+            try:
+                right = len(found.text) < 200 and self._same(tidy(item.gold), tidy(found.text))
+            except TimeoutError:
+                return Verdict.loss(Reason.TIMEOUT, "comparing the expressions took too long")
+        return Verdict(right, Reason.RIGHT if right else Reason.WRONG, found.text[:80])
 
     def _verify_expression(self, text: str, item: Item) -> Verdict:
         self.compare(item.gold, item.gold)  # raises for a gold that is no expression
@@ -77,6 +100,19 @@ class Mathematics:
         except TimeoutError:
             return Verdict.loss(Reason.TIMEOUT, "comparing the expressions took too long")
         return Verdict(same, Reason.RIGHT if same else Reason.WRONG, found.text[:80])
+
+    def _verify_by_scorer(self, text: str, item: Item) -> Verdict:
+        """A problem of reasoning-gym: full credit by its own scorer, which knows every right answer."""
+        found = final_answer(text)
+        if found is not None and found.several:
+            return Verdict.loss(Reason.WRONG, "several answers")
+        answer = (found.text if found else text.strip().rpartition("\n")[2]).strip(" *`$")
+        if not answer:
+            return Verdict.loss(Reason.UNPARSEABLE, "no answer")
+        reply = self._ask("problems", {"problem": json.loads(item.tests), "answer": answer[:2000]})
+        if "timeout" in reply:
+            return Verdict.loss(Reason.TIMEOUT, "scoring took too long")
+        return Verdict(reply["equal"], Reason.RIGHT if reply["equal"] else Reason.WRONG, answer[:80])
 
     def compare(self, gold: str, answer: str) -> bool:
         """Whether two expressions are equal part by part. GoldError for a gold that is no expression."""
@@ -105,14 +141,17 @@ class Mathematics:
             return equal(one, other)
         if len(answer) > 2000:
             return False
-        if self._pool is None:
-            self._pool = Pool("math_worker", *_package_directories(), patience=120)
-        reply = self._pool.ask({"gold": gold, "answer": answer}, lambda _: {"timeout": True})
+        reply = self._ask("expressions", {"gold": gold, "answer": answer})
         if "timeout" in reply:
             raise TimeoutError
         if not reply["gold"]:
             raise GoldError(f"the gold {gold!r} is no expression")
         return bool(reply["equal"])
+
+    def _ask(self, kind: str, job: dict[str, Any]) -> dict[str, Any]:
+        if kind not in self._pools:
+            self._pools[kind] = Pool("math_worker", kind, *_package_directories(kind), patience=120)
+        return self._pools[kind].ask(job, lambda _: {"timeout": True})
 
 
 @lru_cache(maxsize=65536)
@@ -120,18 +159,8 @@ def gold_values(gold: str) -> frozenset[Any]:
     return values(gold)
 
 
-def _verify_number(text: str, gold: frozenset[Any], item: Item) -> Verdict:
-    found = final_number(text)
-    if found is None:
-        return Verdict.loss(Reason.UNPARSEABLE, "no number")
-    if found.text == "several":
-        return Verdict.loss(Reason.WRONG, "several answers")
-    right = equal(found.values, gold)
-    return Verdict(right, Reason.RIGHT if right else Reason.WRONG, found.text[:80])
-
-
 def final_number(text: str) -> Quantity | None:
-    """The number a completion ends up with. Its text is "several" when it leaves a choice."""
+    """The number a completion ends up with; without values if it is an expression, with the text "several" if a choice."""
     answer = final_answer(text)
     if answer is None:
         return _last(plain(text))
@@ -172,6 +201,8 @@ def _of_statement(text: str) -> Quantity | None:
     """The number of a statement such as "54 bracelets in 2 weeks" (the first) or "6 + 5 = 11" (after the sign)."""
     side = text.rpartition("=")[2] if "=" in text and quantities(text.rpartition("=")[2]) else text
     found = quantities(side)
+    if _EXPRESSION.search(side):
+        return Quantity(0, len(side), side.strip(), frozenset())
     if not found:
         word = number_word(side)
         return Quantity(0, len(side), side.strip(), word) if word else None
@@ -179,8 +210,10 @@ def _of_statement(text: str) -> Quantity | None:
         between = side[found[0].end : found[1].start]
         if _ALTERNATIVE.search(between) and len(between) < 30:
             return Quantity(0, 0, "several", frozenset())
-        if re.fullmatch(r"\s*(?:,|and|&)\s*", between) or re.fullmatch(r"[\s)]*[-+*/×÷^][\s(]*", between):
+        if re.fullmatch(r"\s*(?:,|and|&)\s*", between):
             return Quantity(0, 0, "several", frozenset())
+        if _OPERATOR.fullmatch(between):
+            return Quantity(0, len(side), side.strip(), frozenset())
     return found[0]
 
 
@@ -197,6 +230,8 @@ def _last(text: str) -> Quantity | None:
         between = text[found[-2].end : found[-1].start]
         if found[-2].values != found[-1].values and len(between) < 24 and _ALTERNATIVE.search(between) and not retracts(between):
             return Quantity(0, 0, "several", frozenset())
+        if _OPERATOR.fullmatch(between):  # "6 + 4" is not the answer 4
+            return Quantity(0, 0, text.strip()[-80:], frozenset())
     return found[-1]
 
 
@@ -255,11 +290,12 @@ def _matched(parts: list[str], others: list[str], same: Any) -> bool:
     return not left
 
 
-def _package_directories() -> list[str]:
-    """Where the packages that math-verify needs are installed."""
-    names = ("math_verify", "sympy", "mpmath", "latex2sympy2_extended", "antlr4")
+def _package_directories(kind: str) -> list[str]:
+    """Where the packages are installed that a worker of this kind needs."""
+    names = ["reasoning_gym"] if kind == "problems" else ["math_verify", "latex2sympy2_extended"]
+    names += ["sympy", "mpmath"]
     specs = [importlib.util.find_spec(name) for name in names]
     missing = [name for name, spec in zip(names, specs, strict=True) if spec is None]
     if missing:
-        raise RuntimeError(f"golds that are not numbers need math-verify; not installed: {', '.join(missing)}")
+        raise RuntimeError(f"comparing {kind} needs packages that are not installed: {', '.join(missing)}")
     return sorted({str(Path(spec.origin).parent.parent) for spec in specs if spec and spec.origin})

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
 from domains.base import GoldError, Item, Population, Verdict
 from domains.registry import generated_populations
@@ -33,11 +34,14 @@ class Programming:
     name = "programming"
     version = "programming/1"
 
-    def __init__(self) -> None:
+    def __init__(self, data_dir: Path | None = None) -> None:
+        self._data_dir = data_dir
         self._sandbox = Sandbox()
 
     def populations(self) -> Mapping[str, Population]:
-        return generated_populations(self.name)
+        from domains.data import programming
+
+        return generated_populations(self.name) | programming.populations(self._data_dir)
 
     def verify(self, completion: str, item: Item) -> Verdict:
         if not item.tests.strip():

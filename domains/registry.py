@@ -10,6 +10,7 @@ from __future__ import annotations
 from importlib import import_module
 from importlib.metadata import entry_points
 from importlib.util import find_spec
+from pathlib import Path
 
 from domains.base import Domain, Population
 
@@ -26,7 +27,7 @@ _POPULATIONS = {
     "knowledge": {"pocket": "domains.pocket.world"},
     "text_to_sql": {"pocket": "domains.pocket.tables"},
 }
-_open: dict[str, Domain] = {}
+_open: dict[tuple[str, Path | None], Domain] = {}
 
 
 def canonical_name(name: str) -> str:
@@ -37,19 +38,19 @@ def domain_names() -> list[str]:
     return [*_BUILT_IN, *sorted({e.name for e in entry_points(group="prlvr.domains")} - set(_BUILT_IN))]
 
 
-def get_domain(name: str) -> Domain:
-    """The domain of that name (or alias); one instance per process, made on first use."""
+def get_domain(name: str, data_dir: Path | None = None) -> Domain:
+    """The domain of that name (or alias), one instance per process. Datasets come from `data_dir`, or from the hub."""
     name = canonical_name(name)
-    if name not in _open:
+    if (name, data_dir) not in _open:
         if name in _BUILT_IN:
             module, factory = _BUILT_IN[name]
-            _open[name] = getattr(import_module(module), factory)()
+            _open[name, data_dir] = getattr(import_module(module), factory)(data_dir)
         else:
             found = [e for e in entry_points(group="prlvr.domains") if e.name == name]
             if not found:
                 raise KeyError(f"unknown domain {name!r}; known: {', '.join(domain_names())}")
-            _open[name] = found[0].load()()
-    return _open[name]
+            _open[name, data_dir] = found[0].load()()
+    return _open[name, data_dir]
 
 
 def generated_populations(domain: str) -> dict[str, Population]:

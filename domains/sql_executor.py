@@ -19,7 +19,7 @@ from domains.base import GoldError, Reason, Verdict
 from domains.sql_plan import plan
 from domains.workers.pool import Pool
 
-COPIES = 3
+COPIES = 4
 
 
 class SqlExecutor:

@@ -62,8 +62,8 @@ def plan(sql: str) -> Plan:
             keys.append(-len(hidden))
         else:
             keys.append(place)
-    if hidden and (not isinstance(tree, exp.Select) or tree.args.get("distinct")):
-        raise GoldError("the gold is ordered by what it does not select, under DISTINCT or UNION")
+    if hidden and not isinstance(tree, exp.Select):
+        raise GoldError("the gold orders a UNION by what it does not select")
     # Negative places count from the end, where the hidden columns will stand in the order of their numbers.
     keys = [key if key >= 0 else -(len(hidden) + 1 + key) for key in keys]
     if hidden:
@@ -81,6 +81,10 @@ def _place(expression: Any, names: list[str], texts: list[str], star: bool) -> i
     if star:
         return None
     text = expression.sql(dialect="sqlite").lower()
+    if isinstance(expression, exp.Column) and expression.table and names.count(expression.name.lower()) == 1:
+        place = names.index(expression.name.lower())
+        if texts[place] == expression.name.lower():  # "year" selected, "t1.year" sorted by
+            return place
     if isinstance(expression, exp.Column) and not expression.table and names.count(text.strip('"')) == 1:
         return names.index(text.strip('"'))
     return texts.index(text) if text in texts else None

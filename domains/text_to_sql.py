@@ -38,12 +38,15 @@ class TextToSQL:
     name = "text_to_sql"
     version = "text_to_sql/1"
 
-    def __init__(self) -> None:
+    def __init__(self, data_dir: Path | None = None) -> None:
+        self._data_dir = data_dir
         self._executor = SqlExecutor()
         self._files: dict[str, Path] = {}
 
     def populations(self) -> Mapping[str, Population]:
-        return generated_populations(self.name)
+        from domains.data import text_to_sql
+
+        return generated_populations(self.name) | text_to_sql.populations(self._data_dir, self.add_file)
 
     def verify(self, completion: str, item: Item) -> Verdict:
         sql = query(item, completion)

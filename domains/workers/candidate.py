@@ -145,6 +145,8 @@ def imports(source: str) -> list[str]:
         names |= {module} | {f"{module}.{name}" for name in _NAME.findall(imported)}
     for imported in _IMPORT.findall(source):
         names |= {part.split()[0] for part in imported.split(",") if part.strip()}
+    if "datetime" in names or "time" in names:
+        names.add("_strptime")  # which both import when they are first asked to read a date
     allowed = (set(sys.stdlib_module_names) | _EXTRA_MODULES) - _NOT_IMPORTED
     return sorted(name for name in names if name.split(".")[0] in allowed)
 

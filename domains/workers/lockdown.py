@@ -84,7 +84,7 @@ def limit(*, cpu: float, memory: int) -> None:
         (resource.RLIMIT_AS, _mapped + memory),
         (resource.RLIMIT_CPU, int(cpu) + 1),
         (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_NOFILE, 64),
+        (resource.RLIMIT_NOFILE, 512),
         (resource.RLIMIT_CORE, 0),
     ):
         resource.setrlimit(kind, (value, value))

@@ -1,6 +1,6 @@
 """A worker that compares two mathematical expressions with math-verify, and dies rather than think forever.
 
-    {"gold": "\\\\frac{1}{2}", "answer": "0.5"}  ->  {"equal": true, "parsed": true}
+    {"gold": "\\\\frac{1}{2}", "answer": "0.5"}  ->  {"equal": true, "gold": true}
 """
 
 from __future__ import annotations
@@ -17,14 +17,17 @@ _CPU, _MEMORY = 5.0, 1 << 30
 
 
 def main() -> None:
-    """Serve until the socket closes. Arguments: the directories of installed packages, the socket's number."""
-    *directories, number = sys.argv
+    """Serve until the socket closes. Arguments: "expressions" or "problems", directories of packages, the socket's number."""
+    kind, *directories, number = sys.argv
     sys.path += directories
     sock = socket.socket(fileno=int(number))
     logging.disable(logging.CRITICAL)
-    import math_verify
+    if kind == "problems":  # which import what only an unlocked process may
+        import reasoning_gym  # noqa: F401
+    else:
+        import math_verify
 
-    math_verify.verify(_parse("$\\frac{1}{2}$"), _parse("$x^2 + \\sqrt{3}$"), timeout_seconds=None)
+        math_verify.verify(_parse("$\\frac{1}{2}$"), _parse("$x^2 + \\sqrt{3}$"), timeout_seconds=None)
     lockdown.leave_namespaces()
     lockdown.drop_capabilities()
     lockdown.measure()
@@ -35,9 +38,26 @@ def main() -> None:
     while True:
         job = frames.receive(sock)
         lockdown.arm(_CPU)  # the default action of SIGPROF ends the process: the other side sees that as a timeout
-        reply = _compare(job["gold"], job["answer"])
+        reply = _score(job["problem"], job["answer"]) if "problem" in job else _compare(job["gold"], job["answer"])
         lockdown.arm(0)
         frames.send(sock, reply)
+
+
+def _score(problem: dict[str, Any], answer: str) -> dict[str, Any]:
+    """Full credit or none, by the scorer of the reasoning-gym generator that made the problem."""
+    try:
+        scored, entry = _problem(problem["generator"], problem["seed"])
+        return {"equal": scored.score_answer(answer, entry) >= 1.0}
+    except Exception:
+        return {"equal": False}
+
+
+@lru_cache(maxsize=1024)
+def _problem(generator: str, seed: int) -> tuple[Any, Any]:
+    from reasoning_gym import create_dataset
+
+    made = create_dataset(generator, seed=seed, size=1)
+    return made, made[0]
 
 
 def _compare(gold: str, answer: str) -> dict[str, Any]:
@@ -46,12 +66,12 @@ def _compare(gold: str, answer: str) -> dict[str, Any]:
     try:
         expected = _parse(gold)
         if not expected:
-            return {"equal": False, "parsed": False, "gold": False}
+            return {"equal": False, "gold": False}
         found = _parse(answer)
         same = bool(found) and math_verify.verify(list(expected), list(found), timeout_seconds=None)
-        return {"equal": same, "parsed": bool(found), "gold": True}
+        return {"equal": same, "gold": True}
     except (Exception, RecursionError):
-        return {"equal": False, "parsed": False, "gold": True}
+        return {"equal": False, "gold": True}
 
 
 @lru_cache(maxsize=4096)

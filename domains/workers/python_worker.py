@@ -25,7 +25,7 @@ from domains.workers import candidate, frames, lockdown, values
 from domains.workers.nursery import Nursery, never_return
 
 # The rest of the standard library is imported when a program names it: every page more slows every fork.
-_PRELOADED = "collections functools itertools math random re string encodings.ascii encodings.latin_1".split()
+_PRELOADED = "collections functools itertools math random re string heapq encodings.ascii encodings.latin_1".split()
 _JUDGE_MEMORY, _JUDGE_CPU = 2 << 30, 600
 _ASSERTING_CPU = 60.0
 
@@ -118,7 +118,7 @@ _ATTACKS = {
     "read a file": lambda: open(sys.executable, "rb"),
     "write a file": lambda: open("/tmp/.prlvr-probe", "w"),
     "delete a file": lambda: os.unlink("/tmp/.prlvr-probe"),
-    "raise a limit": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)),
+    "raise a limit": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (512, 512)),
     "4 GiB of memory": lambda: bytearray(4 << 30),
 }
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import importlib
 import os
 import select
 import signal
@@ -199,7 +200,8 @@ class Session:
 
 class Tests(NamedTuple):
     code: types.CodeType
-    names: list[str]
+    names: list[str]  # wanted from the program
+    modules: list[str]  # of the standard library, which tests of some datasets use without importing them
     only_asserts: bool
 
 
@@ -208,7 +210,13 @@ def read_tests(source: str, shadowing: tuple[str, ...]) -> Tests:
     """The tests compiled, with the names they need. Raises SyntaxError and its like for what is no Python."""
     tree = ast.parse(source, "<tests>")
     code = compile(tree, "<tests>", "exec", dont_inherit=True)
-    return Tests(code, wanted_names(code, shadowing), all(isinstance(line, ast.Assert) for line in tree.body))
+    names = wanted_names(code, shadowing)
+    # `math.isclose` means the module and not something of that name that the program brings.
+    dotted = {node.value.id for node in ast.walk(tree) if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)}
+    called = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+    modules = sorted((dotted - called) & set(names) & set(sys.stdlib_module_names))
+    only_asserts = all(isinstance(line, ast.Assert) for line in tree.body)
+    return Tests(code, sorted(set(names) - set(modules)), modules, only_asserts)
 
 
 def wanted_names(tests: types.CodeType, shadowing: tuple[str, ...]) -> list[str]:
@@ -238,7 +246,7 @@ def _judge(session: Session, tests: Tests, job: dict[str, Any]) -> dict[str, Any
     try:
         found = session.load(job["program"], tests.names, job["memory"])
         module = types.ModuleType("__main__")  # where `unittest.main` looks for its tests
-        vars(module).update(found)
+        vars(module).update({name: importlib.import_module(name) for name in tests.modules}, **found)
         if not tests.only_asserts:
             sys.modules["__main__"] = module
         exec(tests.code, vars(module))

@@ -12,6 +12,7 @@ import sqlite3
 import sys
 from collections import OrderedDict
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 from domains.workers import frames, lockdown
 from domains.workers.sql_compare import block_numbers, same
@@ -99,7 +100,7 @@ class Connection:
             raise Refused("unparseable", str(error)[:200]) from None
         return rows
 
-    def close(self) -> None:
+    def __del__(self) -> None:
         self._database.close()
 
     def _count(self) -> int:
@@ -158,19 +159,19 @@ class _Benches:
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[Any, ...], list[Bench]] = OrderedDict()
         self._contents: OrderedDict[str, Contents] = OrderedDict()
+        self._connections: WeakValueDictionary[str, Connection] = WeakValueDictionary()  # open while a bench needs it
 
     def get(self, databases: list[str], gold: Gold, copies: int) -> list[Bench]:
         key = (*databases, gold, copies)
         if key not in self._kept:
             self._kept[key] = self._make(databases, gold, copies)
             if len(self._kept) > _KEPT:
-                for bench in self._kept.popitem(last=False)[1]:
-                    bench.database.close()
+                self._kept.popitem(last=False)
         self._kept.move_to_end(key)
         return self._kept[key]
 
     def _make(self, databases: list[str], gold: Gold, copies: int) -> list[Bench]:
-        benches = [_bench(Connection(_open(source)), gold) for source in databases]
+        benches = [_bench(self._connection(source), gold) for source in databases]
         contents = self._contents_of(databases[0]) if copies else None
         for number in range(copies):
             assert contents is not None
@@ -182,6 +183,12 @@ class _Benches:
             copy.reverse(number % 2 == 1)  # and rows nobody ordered may come either way
             benches.append(bench)
         return benches
+
+    def _connection(self, source: str) -> Connection:
+        found = self._connections.get(source)
+        if found is None:
+            found = self._connections[source] = Connection(_open(source))
+        return found
 
     def _contents_of(self, source: str) -> Contents:
         if source not in self._contents:
@@ -232,6 +239,9 @@ def _gold_result(database: Connection, gold: Gold) -> tuple[list[tuple[Any, ...]
                 if not all(same([tied[0]], [row]) for row in tied):
                     raise Ambiguous("the gold's LIMIT cuts a tie")
         rows, blocks = rows[first:last], blocks[first:last]
+    # DISTINCT over further columns may keep more rows; then one row has several places in the order.
+    if not same(rows, database.select(gold.sql, _GOLD_STEPS, _MAX_ROWS)):
+        raise Ambiguous("the gold orders its rows by what they do not determine")
     return rows, blocks if gold.keys else None
 
 

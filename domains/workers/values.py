@@ -8,6 +8,7 @@ it is: `keep` files it and gives a number, and `refer` makes what stands for it 
 
 from __future__ import annotations
 
+import builtins
 import importlib
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
@@ -28,6 +29,7 @@ _AS_TEXT: dict[tuple[str, str], tuple[Callable[[Any], Any], str]] = {
     ("fractions", "Fraction"): (str, ""),
     ("datetime", "date"): (lambda value: value.isoformat(), "fromisoformat"),
     ("datetime", "datetime"): (lambda value: value.isoformat(), "fromisoformat"),
+    ("datetime", "time"): (lambda value: value.isoformat(), "fromisoformat"),
 }
 
 
@@ -60,6 +62,8 @@ def pack(value: Any, keep: Keep) -> Any:
             return ["a", value.dtype.str, list(value.shape), pack(value.ravel().tolist(), keep)]
     if isinstance(value, tuple) and hasattr(kind, "_fields"):  # a namedtuple is compared as the tuple it is
         return ["t", *[pack(v, keep) for v in tuple.__iter__(value)]]
+    if isinstance(value, type) and getattr(builtins, kind_name := value.__name__, None) is value:
+        return ["k", kind_name]
     return ["o", keep(value), kind.__name__]
 
 
@@ -84,11 +88,15 @@ def unpack(message: Any, refer: Refer) -> Any:
         return range(*rest)
     if tag == "x":
         module, name, text = rest
-        kind = getattr(importlib.import_module(module), name) if (module, name) in _AS_TEXT else None
-        reader = _AS_TEXT[module, name][1]
+        reader = _AS_TEXT[module, name][1]  # a KeyError for any other type
+        kind = getattr(importlib.import_module(module), name)
         return getattr(kind, reader)(text) if reader else kind(text)
     if tag in ("n", "a"):
         return _array(tag, rest, refer)
+    if tag == "k":  # the name of a built-in type
+        built_in = getattr(builtins, rest[0])
+        if isinstance(built_in, type):
+            return built_in
     if tag == "o":
         number, name = rest
         return refer(int(number), str(name))
