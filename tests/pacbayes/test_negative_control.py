@@ -185,8 +185,8 @@ def test_an_adversary_that_climbs(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_adversary_that_climbs_in_500_runs(tmp_path: Path) -> None:
-    climb(tmp_path, 500, 400)
+def test_an_adversary_that_climbs_in_150_runs(tmp_path: Path) -> None:
+    climb(tmp_path, 150, 250)
 
 
 # --- attempts ----------------------------------------------------------------------------------------------
