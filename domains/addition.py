@@ -1,13 +1,13 @@
 """Mathematics for a small real model: the sum of two numbers, asked in plain text after two worked examples.
 
-    Question: What is 12 + 30?
-    Answer: 42
+Question: What is 12 + 30?
+Answer: 42
 
-    Question: What is 47 + 25?
-    Answer: 72
+Question: What is 47 + 25?
+Answer: 72
 
-    Question: What is 58 + 16?
-    Answer: 74
+Question: What is 58 + 16?
+Answer: 74
 """
 
 from __future__ import annotations

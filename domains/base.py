@@ -4,9 +4,9 @@
     domain = get_domain("mathematics")
     domain.verify("2 + 3 = 5", item)          # Verdict(correct=True, reason=Reason.RIGHT, detail="5")
 
-A `Population` says what "new prompts" means and draws them; a `Domain` owns the verifier that scores completions. Verifiers
-never raise for what a completion contains. They do raise `GoldError` for an item whose gold cannot be checked: a broken
-gold is a fault of the data, and must neither pay nor cost a model anything silently.
+A `Population` says what "new prompts" means and draws them; a `Domain` owns the verifier that scores completions.
+Verifiers never raise for what a completion contains. They do raise `GoldError` for an item whose gold cannot be
+checked: a broken gold is a fault of the data, and must neither pay nor cost a model anything silently.
 """
 
 from __future__ import annotations
@@ -85,11 +85,20 @@ class Verdict:
 class Population(Protocol):
     """What "new prompts" means: the i-th item of a draw depends on (seed, i) and on nothing else."""
 
-    name: str
-    description: str
-    design: Literal["iid", "finite_pool"]
-    max_new_tokens: int
-    stop: str | None
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def description(self) -> str: ...
+
+    @property
+    def design(self) -> Literal["iid", "finite_pool"]: ...
+
+    @property
+    def max_new_tokens(self) -> int: ...
+
+    @property
+    def stop(self) -> str | None: ...
 
     def draw(self, seed: str, n: int) -> list[Item]: ...
 

@@ -3,8 +3,8 @@
     {"domain": "math", "id": "m1", "question": "What is 40 + 2?", "gold": "42", "completion": "It is 42."}
     -> {"id": "m1", "correct": true, "reason": "right", "detail": "42"}
 
-Further keys where a domain needs them: `tests` (Python source) for code; `setup_sql`, and `setup_sql_alt` for a second database
-on which the query must be right too, for sql.
+Further keys where a domain needs them: `tests` (Python source) for code; `setup_sql`, and `setup_sql_alt` for a second
+database on which the query must be right too, for sql.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NEEDED = ("domain", "id", "gold", "completion")
 
 
 def check_file(path: Path) -> Iterator[dict[str, Any]]:
-    """The verdict of every case. ValueError, with the line, for what is no case; a case whose gold is broken says so."""
+    """The verdict of every case. ValueError, with the line, for what is no case; a broken gold has reason "gold"."""
     with open(path, encoding="utf-8") as lines:
         for number, line in enumerate(lines, 1):
             if line.strip():

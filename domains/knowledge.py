@@ -6,8 +6,8 @@
     verify("B or C", item)                                    # WRONG: several answers
     verify("A newt cannot be excluded.", item)                # WRONG or UNPARSEABLE, never a letter A
 
-Options are read from the prompt ("A) cat B) dog", "(A) cat", one per line, or numbered 1 to n). A gold that is no label is
-compared as text.
+Options are read from the prompt ("A) cat B) dog", "(A) cat", one per line, or numbered 1 to n). A gold that is no
+label is compared as text.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,25 +30,30 @@ _LABEL = r"(?:option|choice|letter|answer)?\s*[\"'(\[*_`$]*([A-Ja-j]|[1-9])(?![\
 _BARE = re.compile(r"(?<![\w'’\-])(?:\(([A-Ja-j]|[1-9])\)|\[([A-Ja-j])\]|([A-J])(?![\w'’]|-\w))")
 _CUE = re.compile(
     r"(?:\banswer\b(?:\s+(?:is|would be|must be|should be|has to be)\b)?(?:\s+(?:clearly|definitely|therefore|thus))?|"
-    r"\b(?:option|choice|pick|one)\s+is\b|\bi(?:'d|'ll|\s+would|\s+will)?\s+(?:choose|pick|select|go with|say|answer)\b|"
+    r"\b(?:option|choice|pick|one)\s+is\b|"
+    r"\bi(?:'d|'ll|\s+would|\s+will)?\s+(?:choose|pick|select|go with|say|answer)\b|"
     r"\b(?:choose|select|pick)\b|\bgo(?:ing)?\s+with\b|\b(?:it|this)\s+(?:is|must be)\b|\bit's\b)[\s:=*_`\"-]*",
     re.IGNORECASE,
 )
 _ASSERTS = re.compile(
-    r"(?<![\w'’])" + _LABEL + r"\s+(?:is|must be|would be)\s+(?:the\s+)?(?:correct|right|best|true|answer)\b", re.IGNORECASE
+    r"(?<![\w'’])" + _LABEL + r"\s+(?:is|must be|would be)\s+(?:the\s+)?(?:correct|right|best|true|answer)\b",
+    re.IGNORECASE,
 )
 _REJECTED_AFTER = re.compile(
-    r"^[\"')\]*_`.:,\s]*(?:[\w\s]{0,40}?)?\b(?:(?:is|are|was|seems?|looks?|would be)\s+(?:not|n't|wrong|incorrect|excluded|"
-    r"ruled out|eliminated|false|a\s+\w*\s*wrong|a\s+(?:frequent|common|tempting|typical))|isn't|aren't|can(?:not)?\s+be\s+"
-    r"(?:excluded|ruled out|eliminated|correct|right)|can't\s+be|cannot|(?:does|do)\s+not|doesn't|don't)",
+    r"^[\"')\]*_`.:,\s]*(?:[\w\s]{0,40}?)?\b(?:(?:is|are|was|seems?|looks?|would be)\s+(?:not|n't|wrong|incorrect|"
+    r"excluded|ruled out|eliminated|false|a\s+\w*\s*wrong|a\s+(?:frequent|common|tempting|typical))|"
+    r"isn't|aren't|can(?:not)?\s+be\s+(?:excluded|ruled out|eliminated|correct|right)|can't\s+be|cannot|(?:does|do)\s+not|doesn't|don't)",
     re.IGNORECASE,
 )
 _REJECTED_BEFORE = re.compile(
-    r"(?:\bnot|n't|\brather than|\binstead of|\bunlike|\bexcept|\bexclud\w+|\bneither|\bnor|\beliminat\w+|\brul\w+ out)\s+"
+    r"(?:\bnot|n't|\brather than|\binstead of|\bunlike|\bexcept|\bexclud\w+|\bneither|"
+    r"\bnor|\beliminat\w+|\brul\w+ out)\s+"
     r"(?:(?:option|choice|answer|be|is|the|a|an)\s+)*[\"'(\[*_`]*$",
     re.IGNORECASE,
 )
-_REPLACES = re.compile(r"\b(?:wait|no,|no\.|actually|scratch that|sorry|correction|i mean|on second thought)", re.IGNORECASE)
+_REPLACES = re.compile(
+    r"\b(?:wait|no,|no\.|actually|scratch that|sorry|correction|i mean|on second thought)", re.IGNORECASE
+)
 _EMPTY_WORDS = re.compile(r"\b(?:a|an|the)\b|[^\w\s+\-/%.]|_")
 _TEX = re.compile(r"\\(?:text|mathrm|mathbf|textbf|mathit)\s*\{([^{}]*)\}")
 
@@ -171,7 +177,7 @@ def _undress(completion: str) -> str:
     boxes = boxed(text)
     if boxes:
         distinct = {normal(_TEX.sub(r"\1", box.text)) for box in boxes}
-        adjacent = any(not retracts(text[a.end : b.start]) for a, b in zip(boxes, boxes[1:], strict=False))
+        adjacent = any(not retracts(text[a.end : b.start]) for a, b in pairwise(boxes))
         text = " or ".join(box.text for box in boxes) if len(distinct) > 1 and adjacent else boxes[-1].text
     return _TEX.sub(r"\1", text).replace("**", "").strip()
 
@@ -214,7 +220,9 @@ def _stated(text: str, options: Options) -> list[Pick]:
 def _joined(text: str, start: int, options: Options) -> list[Pick]:
     """Further labels tied to one that was just given: "B or C", "B, C and D", "A/B"."""
     picks = []
-    link = re.compile(r"[\s.)\]*]*(?:,|/|&|\bor\b|\band\b|\bor maybe\b|\bmaybe\b|\s)[\s,/]*(?:or|and|maybe|possibly)?\s*" + _LABEL)
+    link = re.compile(
+        r"[\s.)\]*]*(?:,|/|&|\bor\b|\band\b|\bor maybe\b|\bmaybe\b|\s)[\s,/]*(?:or|and|maybe|possibly)?\s*" + _LABEL
+    )
     while match := link.match(text, start):
         index = _index(match[1], options)
         if index is None or not match[1].isupper() or _is_word(text, match):
@@ -233,14 +241,16 @@ def _by_text(text: str, options: Options) -> list[Pick]:
             pattern = r"(?<!\w)" + r"\W+(?:(?:a|an|the)\W+)?".join(map(re.escape, words)) + r"(?!\w)"
             picks += [Pick(m.start(), m.end(), str(i)) for m in re.finditer(pattern, text, re.IGNORECASE)]
     return sorted(
-        p for p in picks if not any(q.start <= p.start and p.end <= q.end and q.end - q.start > p.end - p.start for q in picks)
+        p
+        for p in picks
+        if not any(q.start <= p.start and p.end <= q.end and q.end - q.start > p.end - p.start for q in picks)
     )
 
 
 def _settle(picks: list[Pick], text: str) -> str | None:
     """The one answer that stands: the last, if every earlier and different one was taken back; None for several."""
     final = picks[-1].option
-    for earlier, later in zip(picks, picks[1:], strict=False):
+    for earlier, later in pairwise(picks):
         if earlier.option != later.option and not retracts(text[earlier.end : later.start]):
             return None
     return final
@@ -252,7 +262,11 @@ def _is_word(text: str, match: re.Match[str]) -> bool:
     if letter.lower() not in ("a", "i"):
         return False
     follows = re.match(r"\s+([a-z']+)", text[match.end() :])
-    return bool(follows) and follows is not None and follows[1] not in ("is", "because", "since", "as", "or", "and", "but", "for")
+    return (
+        bool(follows)
+        and follows is not None
+        and follows[1] not in ("is", "because", "since", "as", "or", "and", "but", "for")
+    )
 
 
 def _rejected(text: str, pick: Pick) -> bool:

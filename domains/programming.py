@@ -50,7 +50,7 @@ class Programming:
         return self._sandbox.run(program(item, completion), item.tests, limits, shadowing)
 
     def protections(self) -> dict[str, bool]:
-        """What holds a program on this machine; raises `SandboxUnavailable` where nothing can."""
+        """What holds a program on this machine; raises `SandboxUnavailableError` where nothing can."""
         return self._sandbox.protections()
 
     def close(self) -> None:
@@ -61,8 +61,8 @@ def program(item: Item, completion: str) -> str:
     """The source to run: what a reader of prompt and completion would take for the program.
 
     A whole function (fenced or not) stands for itself, behind the imports of the prompt. Where the prompt ends inside a
-    function, a completion without that function is its rest: of the line, if the prompt broke off within one, else of the
-    body.
+    function, a completion without that function is its rest: of the line, if the prompt broke off within one, else of
+    the body.
     """
     text = visible(completion)
     blocks = fenced(text)

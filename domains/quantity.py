@@ -1,9 +1,9 @@
 """Numbers as people write them, read exactly.
 
-    values("$1,250.50") == {Fraction(2501, 2)}
-    values("35 percent") == {Fraction(35), Fraction(7, 20)}       # a percentage is both
-    values("3 \\\\times 10^{-7}") == {Fraction(3, 10**7)}           # and never equal to 4e-7
-    [q.text for q in quantities("2 - 5 = -3")] == ["2", "5", "-3"]
+values("$1,250.50") == {Fraction(2501, 2)}
+values("35 percent") == {Fraction(35), Fraction(7, 20)}       # a percentage is both
+values("3 \\times 10^{-7}") == {Fraction(3, 10**7)}           # and never equal to 4e-7
+[q.text for q in quantities("2 - 5 = -3")] == ["2", "5", "-3"]
 """
 
 from __future__ import annotations
@@ -40,13 +40,36 @@ _NUMBER = re.compile(
     r"(?:\s*(?P<scale>thousand|million|billion|trillion)s?\b)?(?:\s*(?P<percent>%|percent\b|per cent\b|pct\b))?",
     re.IGNORECASE,
 )
-_SIGN = re.compile(r"(?:^|[^\w)\]}%!.\s])\s*(?P<sign>[-+])\s*[$€£]?\s*$|(?:^|\s)(?P<word>minus|negative)\s+[$€£]?$|(?P<tight>\s[-+])[$€£]?$")
+_SIGN = re.compile(
+    r"(?:^|[^\w)\]}%!.\s])\s*(?P<sign>[-+])\s*[$€£]?\s*$|(?:^|\s)(?P<word>minus|negative)\s+[$€£]?$|(?P<tight>\s[-+])[$€£]?$"
+)
 _SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _WORDS = {
     word: Fraction(value)
     for value, word in enumerate(
-        "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
-        "eighteen nineteen twenty".split()
+        [
+            "zero",
+            "one",
+            "two",
+            "three",
+            "four",
+            "five",
+            "six",
+            "seven",
+            "eight",
+            "nine",
+            "ten",
+            "eleven",
+            "twelve",
+            "thirteen",
+            "fourteen",
+            "fifteen",
+            "sixteen",
+            "seventeen",
+            "eighteen",
+            "nineteen",
+            "twenty",
+        ]
     )
 }
 
@@ -66,15 +89,19 @@ def plain(text: str) -> str:
 
 
 def quantities(text: str) -> list[Quantity]:
-    """Every number in the text, with its sign, in order. Exponents, indices and digits inside words are not numbers."""
+    """Every number in the text, with its sign, in order. Exponents, indices and digits inside words are not numbers.
+
+    A number that is out of all bounds, or a division that was not carried out, is listed without a value.
+    """
     found = []
     for match in _NUMBER.finditer(text):
+        start, negative = _signed(text, match.start())
         exact = _exact(match)
+        both: set[Fraction] = set()
         if exact is not None:
-            start, negative = _signed(text, match.start())
             exact = -exact if negative else exact
             both = {exact, exact / 100} if match["percent"] else {exact}
-            found.append(Quantity(start, match.end(), text[start : match.end()].strip(), frozenset(both)))
+        found.append(Quantity(start, match.end(), text[start : match.end()].strip(), frozenset(both)))
     return found
 
 
@@ -116,6 +143,8 @@ def _exact(match: re.Match[str]) -> Fraction | None:
         if not under:
             return None
         value /= under
+        if value.denominator == 1 and under != 1:
+            return None  # a division that was not carried out
     if match["top"]:
         if not int(match["bottom"]):
             return None

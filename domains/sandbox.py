@@ -1,28 +1,30 @@
-'''Generated programs run here only.
+"""Generated programs run here only.
 
     outcome = Sandbox().run("def add(a, b): return a + b", "assert add(2, 3) == 5")
     outcome.reason                            # Reason.RIGHT
 
 The program runs in a process of its own, forked from a warm worker before anything of the job was read. It gets its own
-source and, call by call, arguments; it gives back plain data. The tests run in another process, which holds the expected
-values and the verdict and runs no line of the program. So there is no channel to forge: exit codes, printed reports,
-`__eq__`, patched `assert` or `unittest`, `os._exit` and replies written by hand can claim return values and nothing else.
+source and, call by call, arguments; it gives back plain data. The tests run in another process, which holds the
+expected values and the verdict and runs no line of the program. So there is no channel to forge: exit codes, printed
+reports, `__eq__`, patched `assert` or `unittest`, `os._exit` and replies written by hand can claim return values and
+nothing else.
 
 What holds a program, checked by breaking every rule when a worker starts (`protections`):
 - seccomp: a list of allowed system calls. No file opens (reading included: imports are resolved before the lock), no
-  process or thread starts, no socket, signal, pipe or shared memory is made; a try ends the process as FORBIDDEN. So one
-  process is the whole tree, and killing it is killing the group. There is no scratch directory: nothing can be written.
+  process or thread starts, no socket, signal, pipe or shared memory is made; a try ends the process as FORBIDDEN. So
+  one process is the whole tree, and killing it is killing the group. There is no scratch directory: nothing can be
+  written.
 - CPU seconds (SIGPROF, with RLIMIT_CPU behind it), seconds asleep, address space, size of a reply, no core files.
 - no capabilities, no new privileges, and a network, IPC and host name namespace of its own where the kernel grants one.
 Time on a busy machine does not count against a program: only CPU used and time spent waiting do.
 
-Not covered: bugs of the kernel in the calls that remain; timing channels between processes of one machine; what the standard
-library can be made to do while it is imported (before the lock, but before any line of the program too); a program that
-answers right because it recognises inputs (hidden tests must be good); tests that pass without calling the program for
-what they check, or that hand an expected value to the program as an argument. A program may return an object that stays on
-its side, and then it decides what that object's attributes and items are, but never that it equals a plain value. Threads
-and subclasses of what the tests define are not offered to programs.
-'''
+Not covered: bugs of the kernel in the calls that remain; timing channels between processes of one machine; what the
+standard library can be made to do while it is imported (before the lock, but before any line of the program too); a
+program that answers right because it recognises inputs (hidden tests must be good); tests that pass without calling
+the program for what they check, or that hand an expected value to the program as an argument. A program may return an
+object that stays on its side, and then it decides what that object's attributes and items are, but never that it
+equals a plain value. Threads and subclasses of what the tests define are not offered to programs.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ MAX_SOURCE = 200_000
 _NUMPY = re.compile(r"\bnumpy\b")
 
 
-class SandboxUnavailable(RuntimeError):
+class SandboxUnavailableError(RuntimeError):
     """This platform cannot hold a hostile program, so none is run."""
 
 
@@ -88,11 +90,11 @@ class Sandbox:
     def _pool(self, numpy: bool) -> Pool:
         if numpy not in self._pools:
             if why := lockdown.supported():
-                raise SandboxUnavailable(why)
+                raise SandboxUnavailableError(why)
             pool = Pool("python_worker", _numpy_directory() if numpy else "-", patience=900)
             failed = [name for name, holds in pool.greeting()["attacks"].items() if not holds]
             if failed:
-                raise SandboxUnavailable(f"the kernel did not stop a locked process from: {', '.join(failed)}")
+                raise SandboxUnavailableError(f"the kernel did not stop a locked process from: {', '.join(failed)}")
             self._pools[numpy] = pool
         return self._pools[numpy]
 

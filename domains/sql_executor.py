@@ -2,13 +2,14 @@
 
     SqlExecutor().compare("SELECT COUNT(*) FROM t", gold="SELECT COUNT(*) FROM t", databases=["CREATE TABLE t(a);"])
 
-One reading statement is allowed: an authorizer refuses ATTACH, PRAGMA, writes, extensions and chance, and the process can
-open no file for writing, start nothing and reach no network. Steps of SQLite's virtual machine, rows, heap and value sizes
-are limited. Results are compared as `domains.workers.sql_compare` says, on each given database and on changed copies of the
-first, so that a constant which happens to be right does not pass.
+One reading statement is allowed: an authorizer refuses ATTACH, PRAGMA, writes, extensions and chance, and the process
+can open no file for writing, start nothing and reach no network. Steps of SQLite's virtual machine, rows, heap and
+value sizes are limited. Results are compared as `domains.workers.sql_compare` says, on each given database and on
+changed copies of the first, so that a constant which happens to be right does not pass.
 
-Not covered: bugs of SQLite (they would end in a locked process); an answer that differs from the gold only on data which no
-copy holds; a right query that relies on what the schema does not declare (a column that happens to determine another).
+Not covered: bugs of SQLite (they would end in a locked process); an answer that differs from the gold only on data
+which no copy holds; a right query that relies on what the schema does not declare (a column that happens to determine
+another).
 """
 
 from __future__ import annotations

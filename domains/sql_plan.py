@@ -66,7 +66,7 @@ def plan(sql: str) -> Plan:
         raise GoldError("the gold orders a UNION by what it does not select")
     # Negative places count from the end, where the hidden columns will stand in the order of their numbers.
     keys = [key if key >= 0 else -(len(hidden) + 1 + key) for key in keys]
-    if hidden:
+    if isinstance(tree, exp.Select):
         tree.select(*hidden, append=True, copy=False)
     width = 0 if star else len(outputs)
     return Plan(sql, tree.sql(dialect="sqlite"), tuple(keys), width, *window)

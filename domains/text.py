@@ -1,8 +1,8 @@
 """Reading completions: what every verifier does before it looks for its own kind of answer.
 
-    visible("<think>B? no.</think>The answer is C.") == "The answer is C."
-    fenced("Here:\\n```sql\\nSELECT 1\\n```") == ["SELECT 1"]
-    boxed("so \\\\boxed{\\\\frac{1}{2}}") == [Span(3, 21, "\\\\frac{1}{2}")]
+visible("<think>B? no.</think>The answer is C.") == "The answer is C."
+fenced("Here:\\n```sql\\nSELECT 1\\n```") == ["SELECT 1"]
+boxed("so \\boxed{\\frac{1}{2}}") == [Span(3, 21, "\\frac{1}{2}")]
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-_FENCE = re.compile(r"^[ \t]*(?:```|~~~)[ \t]*([\w+-]*)[^\n]*\n(.*?)(?:^[ \t]*(?:```|~~~)|\Z)", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(
+    r"^[ \t]*(?:```|~~~)[ \t]*([\w+-]*)[^\n]*\n(.*?)(?:^[ \t]*(?:```|~~~)|\Z)", re.MULTILINE | re.DOTALL
+)
 _ANSWER = re.compile(r"<answer>(.*?)(?:</answer>|\Z)", re.DOTALL | re.IGNORECASE)
 _RETRACTION = re.compile(
-    r"\b(?:wait|actually|no|instead|rather|correction|corrected|sorry|oops|scratch that|on second thoughts?|i mean|mistake|"
-    r"recheck(?:ing)?|redo(?:ing)?|recalculat\w+|reconsider\w*|wrong|incorrect|not right|does not|doesn't|hmm|check(?:ing)?)\b",
+    r"\b(?:wait|actually|no|instead|rather|correction|corrected|sorry|oops|scratch that|on second thoughts?|i mean|"
+    r"mistake|recheck(?:ing)?|redo(?:ing)?|recalculat\w+|reconsider\w*|wrong|incorrect|not right|does not|"
+    r"doesn't|hmm|check(?:ing)?)\b",
     re.IGNORECASE,
 )
 

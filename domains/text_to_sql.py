@@ -6,8 +6,8 @@
     verify(" SELECT 1", item)                                 # WRONG: on a copy of the database the answer is another
     verify(" DELETE FROM t", item)                            # FORBIDDEN
 
-`Item.database` is SQL that builds the database, or several such texts with the line `ANOTHER` between them (a query must be
-right on each), or a reference "sqlite:<sha-256 of the file>" to a database file that a dataset brought.
+`Item.database` is SQL that builds the database, or several such texts with the line `ANOTHER` between them (a query
+must be right on each), or a reference "sqlite:<sha-256 of the file>" to a database file that a dataset brought.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from domains.sql_executor import SqlExecutor
 from domains.text import fenced, tagged_answer, visible
 
 ANOTHER = "-- another database"
-_START = re.compile(r"^[ \t]*(?:--[^\n]*\n|/\*.*?\*/|\s)*\(?\s*(?:select|with|values)\b", re.IGNORECASE | re.DOTALL | re.MULTILINE)
+_START = re.compile(
+    r"^[ \t]*(?:--[^\n]*\n|/\*.*?\*/|\s)*\(?\s*(?:select|with|values)\b", re.IGNORECASE | re.DOTALL | re.MULTILINE
+)
 _INLINE = re.compile(r"\b(?:select|with)\b", re.IGNORECASE)
 _STATEMENT = re.compile(
     r"\s*(?:--[^\n]*\n|/\*.*?\*/|\s)*(?:select|with|insert|update|delete|drop|create|alter|attach|detach|pragma|replace|vacuum|"
@@ -96,4 +98,11 @@ def _one_statement(text: str) -> str:
             rest = text[token.end() :]
             return text if _STATEMENT.match(rest) else text[: token.start()]
     head, _, rest = text.partition("\n\n")
-    return head if rest and not re.match(r"\s*(?:from|where|group|order|having|limit|union|and|or|join|left|inner|on|\))\b", rest, re.IGNORECASE) else text
+    return (
+        head
+        if rest
+        and not re.match(
+            r"\s*(?:from|where|group|order|having|limit|union|and|or|join|left|inner|on|\))\b", rest, re.IGNORECASE
+        )
+        else text
+    )

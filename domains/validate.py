@@ -1,8 +1,8 @@
 """A verifier's self-test on real items, before money is spent on what it says.
 
-    report = validate(get_domain("mathematics"), population, n=200)
-    report.passed                    # every gold scores 1; corrupted golds and completions that answer nothing score 0
-    print(report)                    # with throughput, duplicates removed and the protections that are active
+report = validate(get_domain("mathematics"), population, n=200)
+report.passed                    # every gold scores 1; corrupted golds and completions that answer nothing score 0
+print(report)                    # with throughput, duplicates removed and the protections that are active
 """
 
 from __future__ import annotations
@@ -80,8 +80,10 @@ class ValidationReport:
         return "\n".join(lines)
 
 
-def validate(domain: Domain, population: Population, n: int = 200, seed: str = "validate", attacked: int = 20) -> ValidationReport:
-    """Score the golds of n items (all of a smaller pool), and on the first `attacked` of them what must never score 1."""
+def validate(
+    domain: Domain, population: Population, n: int = 200, seed: str = "validate", attacked: int = 20
+) -> ValidationReport:
+    """Score the golds of n items (all of a smaller pool) and, on `attacked` of them, what must never score 1."""
     items = _draw(population, seed, n)
     report = ValidationReport(domain.name, population.name, len(items), dict(getattr(population, "removed", {})))
     if hasattr(domain, "protections"):

@@ -1,15 +1,16 @@
 """ARC, OpenBookQA, CommonsenseQA and MMLU.
 
-    Which statement best explains why photosynthesis is the foundation of most food webs?
-    A) Sunlight is the source of energy for nearly all ecosystems.
-    B) Most ecosystems are found on land instead of in water.
-    Answer with one letter.
-    Answer:
+Which statement best explains why photosynthesis is the foundation of most food webs?
+A) Sunlight is the source of energy for nearly all ecosystems.
+B) Most ecosystems are found on land instead of in water.
+Answer with one letter.
+Answer:
 """
 
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 from pathlib import Path
 
 from domains.base import Item, Population
@@ -75,7 +76,7 @@ def populations(data_dir: Path | None) -> dict[str, Population]:
                 found[f"{name}_{split}{suffix}"] = Pool(
                     f"{name}_{split}{suffix}",
                     f"{title}, {split} split" + (", options in an order drawn per question" if shuffle else ""),
-                    lambda source=source, reserved=reserved, shuffle=shuffle: _load(source, data_dir, reserved, shuffle),
+                    partial(_load, source, data_dir, reserved, shuffle),
                     max_new_tokens=16,
                 )
     return found

@@ -1,8 +1,8 @@
 """GSM8K, SVAMP, MATH-500 and any reasoning-gym generator.
 
-    Question: Natalia sold clips to 48 of her friends in April, and then she sold half as many clips in May. ...
-    Reason step by step and end with a line "#### answer".
-    Answer:
+Question: Natalia sold clips to 48 of her friends in April, and then she sold half as many clips in May. ...
+Reason step by step and end with a line "#### answer".
+Answer:
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import hashlib
 import importlib.util
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,10 +31,12 @@ _MATH500 = Source("math/math500", "HuggingFaceH4/MATH-500", None, "test")
 def populations(data_dir: Path | None) -> dict[str, Population]:
     """The datasets by name; nothing is read before it is drawn from."""
     return {
-        "gsm8k_train": Pool("gsm8k_train", "GSM8K, training split", lambda: _load(_GSM8K["train"], data_dir, _GSM8K["test"])),
-        "gsm8k_test": Pool("gsm8k_test", "GSM8K, test split", lambda: _load(_GSM8K["test"], data_dir)),
-        "svamp": Pool("svamp", "SVAMP", lambda: _load(_SVAMP, data_dir)),
-        "math500": Pool("math500", "MATH-500, LaTeX answers", lambda: _load(_MATH500, data_dir), max_new_tokens=512),
+        "gsm8k_train": Pool(
+            "gsm8k_train", "GSM8K, training split", partial(_load, _GSM8K["train"], data_dir, _GSM8K["test"])
+        ),
+        "gsm8k_test": Pool("gsm8k_test", "GSM8K, test split", partial(_load, _GSM8K["test"], data_dir)),
+        "svamp": Pool("svamp", "SVAMP", partial(_load, _SVAMP, data_dir)),
+        "math500": Pool("math500", "MATH-500, LaTeX answers", partial(_load, _MATH500, data_dir), max_new_tokens=512),
     }
 
 
@@ -69,7 +72,7 @@ class WithGym(dict[str, Population]):
     """Populations by name, and every generator of reasoning-gym as "gym/<generator>", made when asked for."""
 
     def __contains__(self, name: object) -> bool:
-        return super().__contains__(name) or str(name).startswith("gym/") and str(name)[4:] in generators()
+        return super().__contains__(name) or (str(name).startswith("gym/") and str(name)[4:] in generators())
 
     def __missing__(self, name: str) -> Population:
         if not name.startswith("gym/"):
@@ -81,7 +84,7 @@ def generators() -> list[str]:
     """The generators of reasoning-gym, if it is installed."""
     if importlib.util.find_spec("reasoning_gym") is None:
         return []
-    from reasoning_gym.factory import DATASETS
+    from reasoning_gym.factory import DATASETS  # type: ignore[import-untyped]
 
     return sorted(DATASETS)
 
@@ -101,14 +104,16 @@ class GymPopulation:
         self.description = f"reasoning-gym {generator}, default configuration"
 
     def draw(self, seed: str, n: int) -> list[Item]:
-        from reasoning_gym import create_dataset
+        from reasoning_gym import create_dataset  # type: ignore[import-untyped]
 
         make: Callable[..., Any] = create_dataset
         items = []
         for place in range(n):
             number = int.from_bytes(hashlib.sha256(f"{self.name}/{seed}/{place}".encode()).digest()[:4], "big") >> 1
             entry = make(self.generator, seed=number, size=1)[0]
-            scorer = json.dumps({"generator": self.generator, "seed": number}, sort_keys=True)  # makes the problem again
+            scorer = json.dumps(
+                {"generator": self.generator, "seed": number}, sort_keys=True
+            )  # makes the problem again
             prompt = TEMPLATE.format(question=entry["question"].strip())
             items.append(Item(prompt, str(entry["answer"]), tests=scorer, id=f"{self.name}-{number}"))
         return items

@@ -1,8 +1,8 @@
 """A dataset as a population: fixed items, a draw without replacement, duplicates removed by a rule that sees no answer.
 
-    pool = Pool("gsm8k_train", "GSM8K, training split", load)
-    pool.draw("seed", 500)                    # 500 different items; the i-th depends on (seed, i) and the pool only
-    pool.removed                              # {"repeated": 0, "in the test split": 0}
+pool = Pool("gsm8k_train", "GSM8K, training split", load)
+pool.draw("seed", 500)                    # 500 different items; the i-th depends on (seed, i) and the pool only
+pool.removed                              # {"repeated": 0, "in the test split": 0}
 """
 
 from __future__ import annotations
@@ -32,12 +32,18 @@ class Loaded(NamedTuple):
 
 
 class Pool:
-    """N fixed items, of which a uniform subset is drawn. Items that share a group are one unit: one of each is drawn."""
+    """N fixed items, of which a uniform subset is drawn. Items that share a group are one unit: one of each is
+    drawn."""
 
     design: Literal["finite_pool"] = "finite_pool"
 
     def __init__(
-        self, name: str, description: str, load: Callable[[], Loaded], max_new_tokens: int = 256, stop: str | None = None
+        self,
+        name: str,
+        description: str,
+        load: Callable[[], Loaded],
+        max_new_tokens: int = 256,
+        stop: str | None = None,
     ) -> None:
         self.name, self.description = name, description
         self.max_new_tokens, self.stop = max_new_tokens, stop

@@ -1,14 +1,15 @@
 """MBPP with MBPP+ as hidden tests, and HumanEval.
 
-    # Write a python function to identify non-prime numbers.
-    # It must pass:  assert is_not_prime(2) == False
-    (the other assertions of MBPP and those of MBPP+ stay hidden)
+# Write a python function to identify non-prime numbers.
+# It must pass:  assert is_not_prime(2) == False
+(the other assertions of MBPP and those of MBPP+ stay hidden)
 """
 
 from __future__ import annotations
 
 import builtins
 import re
+from functools import partial
 from pathlib import Path
 
 from domains.base import Item, Population
@@ -17,7 +18,8 @@ from domains.data.rows import DataError, Row, Source, read_rows
 
 TEMPLATE = "{text}\nYour Python code must pass this test and others like it:\n{test}\n"
 _MBPP = {
-    split: Source("code/mbpp", "google-research-datasets/mbpp", "full", split) for split in ("train", "validation", "test")
+    split: Source("code/mbpp", "google-research-datasets/mbpp", "full", split)
+    for split in ("train", "validation", "test")
 }
 _PLUS = Source("code/mbpp_plus", "evalplus/mbppplus", None, "test")
 _HUMANEVAL = Source("code/humaneval", "openai/openai_humaneval", None, "test")
@@ -34,11 +36,12 @@ def populations(data_dir: Path | None) -> dict[str, Population]:
         f"mbpp_{split}": Pool(
             f"mbpp_{split}",
             f"MBPP, {split} split, with MBPP+ where it has the task",
-            lambda split=split: _load_mbpp(split, data_dir),
+            partial(_load_mbpp, split, data_dir),
         )
         for split in _MBPP
     }
-    return found | {"humaneval": Pool("humaneval", "HumanEval", lambda: _load_humaneval(data_dir), 384)}
+    found["humaneval"] = Pool("humaneval", "HumanEval", partial(_load_humaneval, data_dir), max_new_tokens=384)
+    return found
 
 
 def _load_mbpp(split: str, data_dir: Path | None) -> Loaded:
@@ -62,7 +65,9 @@ def _plus_rows(data_dir: Path | None) -> list[Row]:
 
 
 def _mbpp_entry(row: Row, plus: Row | None) -> Entry:
-    own = list(row.get("tests") or row["test_list"]) + list(row.get("extra_tests") or row.get("challenge_test_list") or [])
+    own = list(row.get("tests") or row["test_list"]) + list(
+        row.get("extra_tests") or row.get("challenge_test_list") or []
+    )
     setup = row.get("test_setup") or row.get("test_setup_code") or ""
     reference = str(row.get("reference") or row.get("code")).replace("\r\n", "\n")
     parts = [setup, *own]
@@ -86,7 +91,8 @@ def _load_humaneval(data_dir: Path | None) -> Loaded:
     entries = []
     for row in read_rows(_HUMANEVAL, data_dir):
         prompt, entry = str(row["prompt"]), str(row["entry_point"])
-        # What the prompt defines beside the function that is asked for is the judge's too, not the program's to redefine.
+        # What the prompt defines beside the function that is asked for is the judge's too, not the program's to
+        # redefine.
         given = prompt[: re.search(rf"^def {entry}\b", prompt, re.MULTILINE).start()]  # type: ignore[union-attr]
         reference = str(row.get("reference") or row["canonical_solution"])
         tests = f"{given}\n{row['test']}\ncheck({entry})\n"
@@ -98,7 +104,9 @@ def _load_humaneval(data_dir: Path | None) -> Loaded:
 
 def _settings(reference: str, tests: str, cpu: int) -> str:
     """The first lines of the tests: built-in names that the task asks to define, and a CPU limit where it differs."""
-    shadowing = sorted({name for name in _DEFINED.findall(reference) if hasattr(builtins, name) and f"{name}(" in tests})
+    shadowing = sorted(
+        {name for name in _DEFINED.findall(reference) if hasattr(builtins, name) and f"{name}(" in tests}
+    )
     lines = [f"# candidate: {', '.join(shadowing)}"] if shadowing else []
     return "".join(f"{line}\n" for line in [*lines, *([f"# cpu: {cpu}"] if cpu else [])])
 

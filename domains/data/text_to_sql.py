@@ -1,8 +1,8 @@
 """Spider, geography, and questions of one's own over any SQLite file.
 
-    CREATE TABLE Faculty (FacID INTEGER PRIMARY KEY, Lname VARCHAR(15), ...);
-    Question: How many faculty do we have?
-    SQL:
+CREATE TABLE Faculty (FacID INTEGER PRIMARY KEY, Lname VARCHAR(15), ...);
+Question: How many faculty do we have?
+SQL:
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from urllib.parse import quote
 
@@ -31,19 +31,20 @@ def populations(data_dir: Path | None, add_file: AddFile) -> dict[str, Populatio
         found[f"spider_{split}"] = Pool(
             f"spider_{split}",
             f"Spider, {split} split, one question per SQL",
-            lambda source=source: _load(source, data_dir, lambda db: f"sql/spider_db/{db}.sqlite", add_file),
+            partial(_load, source, data_dir, "sql/spider_db/{}.sqlite", add_file),
         )
     for split in ("train", "dev", "test"):
         found[f"geography_{split}"] = Pool(
             f"geography_{split}",
             f"geography, {split} by question, one question per template",
-            lambda split=split: _load(geography, data_dir, lambda db: "sql/geography.sqlite", add_file, split),
+            partial(_load, geography, data_dir, "sql/{}.sqlite", add_file, split),
         )
     return found
 
 
 def own_questions(database: Path, questions: Path, add_file: AddFile) -> Pool:
-    """A population from any SQLite file and a JSONL file with `question` and `sql` (and, where known, `id` and `group`)."""
+    """A population from any SQLite file and a JSONL file with `question` and `sql` (and, where known, `id` and
+    `group`)."""
 
     def load() -> Loaded:
         rows = read_rows(Source(questions.stem), questions.parent)
@@ -52,16 +53,14 @@ def own_questions(database: Path, questions: Path, add_file: AddFile) -> Pool:
     return Pool(questions.stem, f"{questions.name} over {database.name}", load)
 
 
-def _load(
-    source: Source, data_dir: Path | None, where: Callable[[str], str], add_file: AddFile, split: str | None = None
-) -> Loaded:
+def _load(source: Source, data_dir: Path | None, where: str, add_file: AddFile, split: str | None = None) -> Loaded:
     if data_dir is None:
         raise DataError(f"{source.path} comes with its databases only in a data directory")
     rows = read_rows(source, data_dir)
     if split is not None:
         rows = [row for row in rows if row["question_split"] == split]
     usable = [row for row in rows if row.get("recommended", not row.get("empty_result", False))]
-    entries = [_entry(row, data_dir / where(row["db_id"]), add_file, row["id"]) for row in usable]
+    entries = [_entry(row, data_dir / where.format(row["db_id"]), add_file, row["id"]) for row in usable]
     return Loaded(entries, unusable=len(rows) - len(usable))
 
 
@@ -90,7 +89,8 @@ def schema_text(database: Path) -> str:
     connection = sqlite3.connect(f"file:{quote(str(database))}?mode=ro&immutable=1", uri=True)
     try:
         found = connection.execute(
-            "SELECT sql FROM sqlite_master WHERE type IN ('table', 'view') AND sql IS NOT NULL AND name NOT LIKE 'sqlite_%'"
+            "SELECT sql FROM sqlite_master "
+            "WHERE type IN ('table', 'view') AND sql IS NOT NULL AND name NOT LIKE 'sqlite_%'"
         ).fetchall()
     finally:
         connection.close()

@@ -1,7 +1,8 @@
 """The candidate's side: run the program, answer calls, know nothing of the tests.
 
-This process is forked before its judge has read anything of the job. It holds one socket, on which it is asked for names and
-for calls and answers with packed values. Whatever a hostile program writes there is a value it claims to have returned.
+This process is forked before its judge has read anything of the job. It holds one socket, on which it is asked for
+names and for calls and answers with packed values. Whatever a hostile program writes there is a value it claims to
+have returned.
 """
 
 from __future__ import annotations

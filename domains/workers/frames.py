@@ -12,7 +12,7 @@ from typing import Any
 MAX_FRAME = 16 << 20
 
 
-class FrameTooLarge(ValueError):
+class FrameTooLargeError(ValueError):
     pass
 
 
@@ -22,10 +22,10 @@ def send(sock: socket.socket, message: Any) -> None:
 
 
 def receive(sock: socket.socket, limit: int = 1 << 30) -> Any:
-    """The next message. EOFError when the other end is gone, FrameTooLarge or ValueError for what is no message."""
+    """The next message. EOFError when the other end is gone; FrameTooLargeError, ValueError for what is no message."""
     size = int.from_bytes(_exactly(sock, 4), "big")
     if size > limit:
-        raise FrameTooLarge(f"{size} bytes, at most {limit} are read")
+        raise FrameTooLargeError(f"{size} bytes, at most {limit} are read")
     return json.loads(_exactly(sock, size))
 
 

@@ -3,9 +3,9 @@
     lock = Lock(CANDIDATE)   # before a fork, so that the child only has to put it on
     lock.close()             # from here on: no file opens, no process starts, no socket exists, no limit can be raised
 
-The floor is a seccomp filter that lists what is allowed: what is not on the list kills the process (SIGSYS), except for a
-few harmless questions that are answered with an error so that imports and `isatty` fail softly. It needs Linux on x86-64
-or aarch64. Namespaces, where the kernel grants them, are a second wall and not relied upon.
+The floor is a seccomp filter that lists what is allowed: what is not on the list kills the process (SIGSYS), except
+for a few harmless questions that are answered with an error so that imports and `isatty` fail softly. It needs Linux
+on x86-64 or aarch64. Namespaces, where the kernel grants them, are a second wall and not relied upon.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ _NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "fsync": (74, 82), "fdatasync": (75, 83), "setitimer": (38, 103), "set_tid_address": (218, 96),
 }  # fmt: skip
 
+# ruff: noqa: SIM905  (as a list of one name a line this would no longer be read)
 _COMPUTE = (
     "read write close fstat lseek mmap mprotect munmap brk mremap madvise rt_sigaction rt_sigprocmask rt_sigreturn "
     "sigaltstack readv writev pread64 poll ppoll select pselect6 sched_yield nanosleep clock_nanosleep sendto recvfrom "

@@ -1,6 +1,6 @@
 """A worker that compares two mathematical expressions with math-verify, and dies rather than think forever.
 
-    {"gold": "\\\\frac{1}{2}", "answer": "0.5"}  ->  {"equal": true, "gold": true}
+{"gold": "\\frac{1}{2}", "answer": "0.5"}  ->  {"equal": true, "gold": true}
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _CPU, _MEMORY = 5.0, 1 << 30
 
 
 def main() -> None:
-    """Serve until the socket closes. Arguments: "expressions" or "problems", directories of packages, the socket's number."""
+    """Serve until the socket closes. Arguments: "expressions" or "problems", package directories, the socket."""
     kind, *directories, number = sys.argv
     sys.path += directories
     sock = socket.socket(fileno=int(number))
     logging.disable(logging.CRITICAL)
     if kind == "problems":  # which import what only an unlocked process may
-        import reasoning_gym  # noqa: F401
+        import reasoning_gym  # type: ignore[import-untyped]  # noqa: F401
     else:
         import math_verify
 

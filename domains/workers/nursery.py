@@ -1,8 +1,9 @@
-"""Where candidates come from: a process that never sees a job, forks a locked candidate ahead of each, and reaps it after.
+"""Where candidates come from: a process that never sees a job, forks a locked candidate ahead of each, and reaps it
+after.
 
-    nursery = Nursery(lock)          # forks the nursery: do it before anything of any job is read
-    child = nursery.take()           # a candidate that waits on child.sock
-    status, cpu = child.end()        # killed and reaped: its wait status and the seconds of CPU it used
+nursery = Nursery(lock)          # forks the nursery: do it before anything of any job is read
+child = nursery.take()           # a candidate that waits on child.sock
+status, cpu = child.end()        # killed and reaped: its wait status and the seconds of CPU it used
 """
 
 from __future__ import annotations

@@ -32,7 +32,8 @@ class Worker:
 
 
 class Pool:
-    """Workers started on demand. A job never queues behind another while its own clock runs: clocks run in the worker."""
+    """Workers started on demand. A job never queues behind another while its own clock runs: clocks run in the
+    worker."""
 
     def __init__(self, module: str, *arguments: str, patience: float, most_jobs: int = 20_000) -> None:
         self._start = (module, *arguments)
@@ -43,7 +44,7 @@ class Pool:
         self._pid = os.getpid()
 
     def ask(self, job: dict[str, Any], lost: Callable[[int | None], dict[str, Any]]) -> dict[str, Any]:
-        """The worker's reply, or `lost(status)`: it died over this job (minus or plus a signal), or did not answer (None)."""
+        """The worker's reply, or `lost(status)` when it died over this job (`lost(None)`: it did not answer at all)."""
         worker = self._take()
         try:
             frames.send(worker.sock, job)

@@ -2,9 +2,9 @@
 
     worker (judge) ──> nursery ──> candidate
 
-The nursery is forked before the worker reads its first job, so no candidate descends from a process that has seen a test.
-Tests that are nothing but assertions run in the worker itself; others, which may define, import and patch, run in a fork of
-it that ends with them, so that no test meets what an earlier one left behind.
+The nursery is forked before the worker reads its first job, so no candidate descends from a process that has seen a
+test. Tests that are nothing but assertions run in the worker itself; others, which may define, import and patch, run
+in a fork of it that ends with them, so that no test meets what an earlier one left behind.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ from domains.workers import candidate, frames, lockdown, values
 from domains.workers.nursery import Nursery, never_return
 
 # The rest of the standard library is imported when a program names it: every page more slows every fork.
-_PRELOADED = "collections functools itertools math random re string heapq encodings.ascii encodings.latin_1".split()
+_PRELOADED = (
+    *("collections", "functools", "itertools", "math", "random", "re", "string", "heapq"),
+    *("encodings.ascii", "encodings.latin_1", "encodings.utf_16"),
+)
 _JUDGE_MEMORY, _JUDGE_CPU = 2 << 30, 600
 _ASSERTING_CPU = 60.0
 
@@ -93,9 +96,9 @@ def _judge_apart(sock: socket.socket, session: Any, tests: Any, job: dict[str, A
 
 def _warm_up() -> None:
     """Do once what every candidate will do first, so that it inherits it done: the parser alone touches 200 pages."""
-    code = compile("def f(x, *y, z=1):\n    return [v for v in (x, 1.5, 'a') if v is not None]\nassert f(1)", "", "exec")
+    code = compile("def f(x, *y, z=1):\n    return [v for v in (x, 1.5, 'a') if v]\nassert f(1)", "", "exec")
     exec(code, {})
-    values.unpack(json.loads(json.dumps(values.pack([1, (2.5, "x"), {"a": {3}}], id))), id)
+    values.unpack(json.loads(json.dumps(values.pack([1, (2.5, "x"), {"a": {3}}], id))), lambda number, kind: None)
     candidate.imports("from re import sub\nimport math")
     lockdown.arm(0)
     one, other = socket.socketpair()
@@ -106,7 +109,7 @@ def _warm_up() -> None:
 
 
 def _try_the_lock(lock: lockdown.Lock) -> dict[str, bool]:
-    """Break every rule in a locked child: what was stopped, by name. A rule that only looks active is worse than none."""
+    """Break every rule in a locked child: what was stopped, by name. A rule that only looks active is no rule."""
     return {name: _stopped(attack, lock) for name, attack in _ATTACKS.items()}
 
 
@@ -115,8 +118,8 @@ _ATTACKS = {
     "exec": lambda: os.execv("/bin/true", ["true"]),
     "socket": lambda: socket.socket(),
     "signal": lambda: os.kill(os.getppid(), 0),
-    "read a file": lambda: open(sys.executable, "rb"),
-    "write a file": lambda: open("/tmp/.prlvr-probe", "w"),
+    "read a file": lambda: os.open(sys.executable, os.O_RDONLY),
+    "write a file": lambda: os.open("/tmp/.prlvr-probe", os.O_WRONLY | os.O_CREAT),
     "delete a file": lambda: os.unlink("/tmp/.prlvr-probe"),
     "raise a limit": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (512, 512)),
     "4 GiB of memory": lambda: bytearray(4 << 30),

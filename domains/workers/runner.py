@@ -1,10 +1,11 @@
-"""The judge's side: run the tests here, where no line of the candidate's ever runs, against names that stand for its own.
+"""The judge's side: run the tests here, where no line of the candidate's ever runs, against names that stand for its
+own.
 
     assert add(2, 3) == 5
 
 `add` is a `Remote`: calling it sends (2, 3) to the candidate's process, which sends 5 back as data. The comparison, the
-expected value and the verdict never leave this process. An object that claims to equal everything cannot cross: it stays
-a `Remote`, which equals no plain value.
+expected value and the verdict never leave this process. An object that claims to equal everything cannot cross: it
+stays a `Remote`, which equals no plain value.
 """
 
 from __future__ import annotations
@@ -137,7 +138,7 @@ class Session:
         return result
 
     def _lend(self, value: Any) -> int:
-        """The candidate gets a number for what it cannot have: its own object back, or a function of the tests to call."""
+        """A number for what the candidate cannot have: its own object back, or a function of the tests to call."""
         if isinstance(value, Remote):
             return int(object.__getattribute__(value, "_remote")[1])
         if not callable(value):
@@ -169,7 +170,7 @@ class Session:
             reply = frames.receive(self.sock, MAX_REPLY)
         except EOFError:
             raise self._died() from None
-        except frames.FrameTooLarge:
+        except frames.FrameTooLargeError:
             raise self._lose("memory", f"a reply of more than {MAX_REPLY >> 20} MiB") from None
         except TimeoutError:
             raise self._lose("timeout", "stopped in the middle of a reply") from None
@@ -212,7 +213,9 @@ def read_tests(source: str, shadowing: tuple[str, ...]) -> Tests:
     code = compile(tree, "<tests>", "exec", dont_inherit=True)
     names = wanted_names(code, shadowing)
     # `math.isclose` means the module and not something of that name that the program brings.
-    dotted = {node.value.id for node in ast.walk(tree) if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)}
+    dotted = {
+        node.value.id for node in ast.walk(tree) if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+    }
     called = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
     modules = sorted((dotted - called) & set(names) & set(sys.stdlib_module_names))
     only_asserts = all(isinstance(line, ast.Assert) for line in tree.body)

@@ -5,8 +5,8 @@
     same([("a",), ("b",)], [("b",), ("a",)], blocks=[0, 1])          # False: order was asked for
     same([("a",), ("b",)], [("b",), ("a",)], blocks=[0, 0])          # True: tied on the sort key
 
-Numbers are equal within a relative 1e-6 (sums in another order, averages by division) and never equal to text; NULL equals
-NULL; columns stand where they were asked for.
+Numbers are equal within a relative 1e-6 (sums in another order, averages by division) and never equal to text; NULL
+equals NULL; columns stand where they were asked for.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Row = tuple[Any, ...]
 
 
 def same(gold: Sequence[Row], answer: Sequence[Row], blocks: Sequence[int] | None = None) -> bool:
-    """Whether the answer is the gold result. `blocks` numbers gold rows by sort key; None where no order was asked for."""
+    """Whether the answer is the gold result. `blocks` numbers gold rows by sort key; None if no order was asked for."""
     if len(gold) != len(answer) or (gold and len(gold[0]) != len(answer[0])):
         return False
     if blocks is None:
@@ -72,4 +72,7 @@ def _same_cell(one: Any, other: Any) -> bool:
 
 
 def _order(row: Row) -> list[tuple[int, Any]]:
-    return [(0, 0) if c is None else (1, c) if isinstance(c, int | float) else (2, c) if isinstance(c, str) else (3, c) for c in row]
+    return [
+        (0, 0) if c is None else (1, c) if isinstance(c, int | float) else (2, c) if isinstance(c, str) else (3, c)
+        for c in row
+    ]

@@ -1,8 +1,8 @@
 """Copies of a database with other contents, so that a query which is right only by luck is found out.
 
-Each copy keeps the schema and what queries may rely on: keys, uniqueness, foreign keys, NOT NULL, and the kind of value in each
-column. Rows are dropped, the values of other columns are shuffled among the rows, numbers are moved a little, and the
-literals of the gold query are planted, so that its conditions hold for some rows and fail for others.
+Each copy keeps the schema and what queries may rely on: keys, uniqueness, foreign keys, NOT NULL, and the kind of
+value in each column. Rows are dropped, the values of other columns are shuffled among the rows, numbers are moved a
+little, and the literals of the gold query are planted, so that its conditions hold for some rows and fail for others.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ def literals(query: str) -> list[str | int | float]:
 
 
 class Change(NamedTuple):
-    """How a copy differs: the share of rows kept, of cells put near a constant of the query, of numbers moved or drawn."""
+    """How a copy differs: the share of rows kept, of cells put near a constant of the query, of numbers moved or
+    drawn."""
 
     keep: float
     plant: float
@@ -100,14 +101,21 @@ def _read_table(database: sqlite3.Connection, name: str) -> Table:
         name,
         tuple(column[1] for column in columns),
         tuple("text" if text else "number" for text in texts),
-        tuple(column[1].lower() not in bound and not re.search(r"(?:^|_)id$", column[1], re.IGNORECASE) for column in columns),
+        tuple(
+            column[1].lower() not in bound and not re.search(r"(?:^|_)id$", column[1], re.IGNORECASE)
+            for column in columns
+        ),
         rows,
     )
 
 
-def _change(table: Table, planted: list[str | int | float], change: Change, rng: random.Random) -> list[tuple[Any, ...]]:
+def _change(
+    table: Table, planted: list[str | int | float], change: Change, rng: random.Random
+) -> list[tuple[Any, ...]]:
     rows = [row for row in table.rows if rng.random() < change.keep] or list(table.rows[:1])
-    if rows and all(table.free) and "text" not in table.kinds:  # nothing names a row, so there may as well be more of them
+    if (
+        rows and all(table.free) and "text" not in table.kinds
+    ):  # nothing names a row, so there may as well be more of them
         rows += rng.choices(rows, k=max(0, _GROWN - len(rows)) if change.draw else 0)
     columns = [list(column) for column in zip(*rows, strict=True)]
     for column, kind, free in zip(columns, table.kinds, table.free, strict=False):

@@ -1,8 +1,8 @@
 """A worker that answers whether a query gives what the gold query gives, on a database and on changed copies of it.
 
 It is locked like the programs of `domains.sandbox`, except that it may read files. A query runs on a connection whose
-authorizer allows reading and functions without side effects or chance, under a count of virtual machine steps, which unlike
-seconds are the same on every machine.
+authorizer allows reading and functions without side effects or chance, under a count of virtual machine steps, which
+unlike seconds are the same on every machine.
 """
 
 from __future__ import annotations
@@ -21,11 +21,20 @@ from domains.workers.sql_copies import Contents, literals, make_copy, read_conte
 _CPU, _MEMORY, _HEAP = 60.0, 1 << 30, 384 << 20
 _GOLD_STEPS, _STEPS, _STRIDE = 400_000_000, 20_000_000, 20_000
 _MAX_ROWS, _KEPT = 200_000, 256
-_NOT_A_FUNCTION_TO_CALL = {"load_extension", "random", "randomblob", "fts3_tokenizer", "readfile", "writefile", "edit", "sqlite_log"}
+_NOT_A_FUNCTION_TO_CALL = {
+    "load_extension",
+    "random",
+    "randomblob",
+    "fts3_tokenizer",
+    "readfile",
+    "writefile",
+    "edit",
+    "sqlite_log",
+}
 _READING = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE}
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """A query that gave no result, and the reason as the verdict names it."""
 
     def __init__(self, reason: str, detail: str) -> None:
@@ -33,7 +42,7 @@ class Refused(Exception):
         self.reason = reason
 
 
-class Ambiguous(Exception):
+class AmbiguousError(Exception):
     """The gold query does not say which rows it means on this database."""
 
 
@@ -87,17 +96,17 @@ class Connection:
         try:
             cursor = self._database.execute(sql)
             if cursor.description is None:
-                raise Refused("unparseable", "not a query")
+                raise RefusedError("unparseable", "not a query")
             rows = cursor.fetchmany(most)
             cursor.close()
         except sqlite3.Error as error:
             raise _refused(error) from None
         except sqlite3.Warning as error:  # Python before 3.12: more than one statement
-            raise Refused("forbidden", str(error)) from None
+            raise RefusedError("forbidden", str(error)) from None
         except MemoryError:
-            raise Refused("memory", "out of memory") from None
+            raise RefusedError("memory", "out of memory") from None
         except (ValueError, OverflowError) as error:  # a NUL or a lone surrogate in the text
-            raise Refused("unparseable", str(error)[:200]) from None
+            raise RefusedError("unparseable", str(error)[:200]) from None
         return rows
 
     def __del__(self) -> None:
@@ -135,16 +144,16 @@ def _judge(job: dict[str, Any], benches: _Benches) -> dict[str, Any]:
     gold = Gold(sql, ordered, tuple(keys), *window)
     try:
         prepared = benches.get(job["databases"], gold, job["copies"])
-    except Ambiguous as error:
+    except AmbiguousError as error:
         return {"reason": "gold", "detail": str(error)}
-    except Refused as error:
+    except RefusedError as error:
         return {"reason": "gold", "detail": f"the gold query fails: {error}"}
     except sqlite3.Error as error:
         return {"reason": "gold", "detail": f"the database cannot be set up: {error}"}
     for place, bench in enumerate(prepared):
         try:
             rows = bench.database.select(job["query"], max(_STEPS, 20 * bench.steps), len(bench.rows) + 1)
-        except Refused as error:
+        except RefusedError as error:
             return {"reason": error.reason, "detail": str(error)}
         if not same(bench.rows, rows, bench.blocks):
             where = "the database" if place < len(job["databases"]) else "a changed copy of the database"
@@ -178,7 +187,7 @@ class _Benches:
             try:
                 copy = Connection(make_copy(contents, literals(gold.sql), number, gold.sql + databases[0]))
                 bench = _bench(copy, gold)
-            except (Ambiguous, Refused, sqlite3.Error):
+            except (AmbiguousError, RefusedError, sqlite3.Error):
                 continue  # this copy says nothing about what the gold means
             copy.reverse(number % 2 == 1)  # and rows nobody ordered may come either way
             benches.append(bench)
@@ -218,7 +227,7 @@ def _bench(database: Connection, gold: Gold) -> Bench:
     again, blocks_again = _gold_result(database, gold)
     database.reverse(False)
     if not same(rows, again, blocks) or blocks != blocks_again:
-        raise Ambiguous("the gold's result depends on the order in which rows are read")
+        raise AmbiguousError("the gold's result depends on the order in which rows are read")
     return Bench(database, rows, blocks, steps)
 
 
@@ -237,11 +246,11 @@ def _gold_result(database: Connection, gold: Gold) -> tuple[list[tuple[Any, ...]
             if 0 < edge < len(rows) and blocks[edge - 1] == blocks[edge]:
                 tied = [row for row, block in zip(rows, blocks, strict=True) if block == blocks[edge]]
                 if not all(same([tied[0]], [row]) for row in tied):
-                    raise Ambiguous("the gold's LIMIT cuts a tie")
+                    raise AmbiguousError("the gold's LIMIT cuts a tie")
         rows, blocks = rows[first:last], blocks[first:last]
     # DISTINCT over further columns may keep more rows; then one row has several places in the order.
     if not same(rows, database.select(gold.sql, _GOLD_STEPS, _MAX_ROWS)):
-        raise Ambiguous("the gold orders its rows by what they do not determine")
+        raise AmbiguousError("the gold orders its rows by what they do not determine")
     return rows, blocks if gold.keys else None
 
 
@@ -253,14 +262,14 @@ def _authorize(action: int, first: str | None, second: str | None, *_: str | Non
     return sqlite3.SQLITE_DENY
 
 
-def _refused(error: sqlite3.Error) -> Refused:
+def _refused(error: sqlite3.Error) -> RefusedError:
     text = str(error)[:200]
     if "not authorized" in text or "prohibited" in text or "one statement" in text:
-        return Refused("forbidden", text)
+        return RefusedError("forbidden", text)
     if "interrupted" in text:
-        return Refused("timeout", "more steps than a query may take")
+        return RefusedError("timeout", "more steps than a query may take")
     if "out of memory" in text or "too big" in text:
-        return Refused("memory", text)
+        return RefusedError("memory", text)
     if "syntax error" in text or "incomplete input" in text or "unrecognized token" in text:
-        return Refused("unparseable", text)
-    return Refused("crashed", text)
+        return RefusedError("unparseable", text)
+    return RefusedError("crashed", text)

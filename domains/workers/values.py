@@ -2,8 +2,8 @@
 
     pack((1, 2.5), keep) == ["t", 1, 2.5]          unpack(["t", 1, 2.5], refer) == (1, 2.5)
 
-Only exact built-in types travel by value. Anything else (a function, an instance whose class defines `__eq__`) stays where
-it is: `keep` files it and gives a number, and `refer` makes what stands for it on the other side.
+Only exact built-in types travel by value. Anything else (a function, an instance whose class defines `__eq__`) stays
+where it is: `keep` files it and gives a number, and `refer` makes what stands for it on the other side.
 """
 
 from __future__ import annotations
