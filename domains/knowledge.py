@@ -24,8 +24,9 @@ from domains.registry import generated_populations
 from domains.text import boxed, retracts, tagged_answer, visible
 
 LETTERS = "ABCDEFGHIJ"
+_MAX_TEXT = 4_000  # characters; of longer answers the beginning and the end are read
 _MARK = re.compile(r"(?<![\w'])\(?([A-J]|\d)[).:](?=\s|\w)\s*")
-_LABEL = r"(?:option|choice|letter|answer)?\s*[\"'(\[*_`$]*([A-Ja-j]|[1-9])(?![\w'’])[\"')\]*_`$]*"
+_LABEL = r"(?:option|choice|letter|answer)?\s{0,8}[\"'(\[*_`$]{0,8}([A-Ja-j]|[1-9])(?![\w'’])[\"')\]*_`$]{0,8}"
 # A label standing by itself: a capital (or a bracketed or starred letter), or a number in brackets.
 _BARE = re.compile(r"(?<![\w'’\-])(?:\(([A-Ja-j]|[1-9])\)|\[([A-Ja-j])\]|([A-J])(?![\w'’]|-\w))")
 _CUE = re.compile(
@@ -42,7 +43,8 @@ _ASSERTS = re.compile(
 _REJECTED_AFTER = re.compile(
     r"^[\"')\]*_`.:,\s]*(?:[\w\s]{0,40}?)?\b(?:(?:is|are|was|seems?|looks?|would be)\s+(?:not|n't|wrong|incorrect|"
     r"excluded|ruled out|eliminated|false|a\s+\w*\s*wrong|a\s+(?:frequent|common|tempting|typical))|"
-    r"isn't|aren't|can(?:not)?\s+be\s+(?:excluded|ruled out|eliminated|correct|right)|can't\s+be|cannot|(?:does|do)\s+not|doesn't|don't)",
+    r"isn't|aren't|can(?:not)?\s+be\s+(?:excluded|ruled out|eliminated|correct|right)|"
+    r"can't\s+be|cannot|(?:does|do)\s+not|doesn't|don't)",
     re.IGNORECASE,
 )
 _REJECTED_BEFORE = re.compile(
@@ -171,6 +173,8 @@ def _index(label: str, options: Options) -> str | None:
 def _undress(completion: str) -> str:
     """The answer without reasoning, tags, boxes and TeX; empty when there is none."""
     text = visible(completion)
+    if len(text) > _MAX_TEXT:
+        text = f"{text[: _MAX_TEXT // 2]}\n{text[-_MAX_TEXT // 2 :]}"
     tagged = tagged_answer(text)
     if tagged is not None:
         text = tagged

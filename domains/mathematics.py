@@ -30,7 +30,8 @@ from domains.registry import generated_populations
 from domains.text import boxed, retracts, tagged_answer, visible
 from domains.workers.pool import Pool
 
-_MAX_TEXT = 100_000
+_MAX_TEXT = 20_000  # characters, from the end: answers stand there
+_TAIL = 1_000  # where a number that nothing announces is looked for
 _CUE = re.compile(
     r"\b(?:final\s+|correct\s+)?(?:answer|ans|result|solution)\b(?:\s+(?:to\b[^.\n:=]{0,80}))?\s*(?:\bis\b|\bequals\b|\bare\b|[:=])"
     r"(?:\s*(?:therefore|thus|simply|just|now|then|equal to|given by|:))*[\s*_]*",
@@ -70,9 +71,7 @@ class Mathematics:
         return mathematics.WithGym(generated_populations(self.name) | mathematics.populations(self._data_dir))
 
     def verify(self, completion: str, item: Item) -> Verdict:
-        text = visible(completion)
-        if len(text) > _MAX_TEXT:
-            return Verdict.loss(Reason.UNPARSEABLE, f"more than {_MAX_TEXT} characters")
+        text = visible(completion)[-_MAX_TEXT:]
         if item.tests:
             return self._verify_by_scorer(text, item)
         gold = gold_values(item.gold)
@@ -169,7 +168,7 @@ def final_number(text: str) -> Quantity | None:
     """The number a completion ends up with: without values for an expression, with the text "several" for a choice."""
     answer = final_answer(text)
     if answer is None:
-        return _last(plain(text))
+        return _last(plain(text[-_TAIL:]))
     if answer.several:
         return Quantity(0, 0, "several", frozenset())
     return _of_statement(plain(answer.text))
@@ -179,7 +178,11 @@ def final_answer(text: str) -> Answer | None:
     """The text of the answer, by the strongest sign that announces one; None if nothing does."""
     tagged = tagged_answer(text)
     if tagged is not None:
-        return final_answer(tagged) or Answer(tagged)
+        return _announced(tagged) or Answer(tagged)
+    return _announced(text)
+
+
+def _announced(text: str) -> Answer | None:
     boxes = boxed(text)
     if boxes:
         last = boxes[-1]
@@ -192,14 +195,15 @@ def final_answer(text: str) -> Answer | None:
     if marker >= 0:
         return Answer(text[marker:].lstrip("# \t").partition("\n")[0])
     first_line, _, rest = text.strip().partition("\n")
-    if values(first_line.strip(" *_=")) and not retracts(rest):
-        return Answer(first_line.strip(" *_="))
+    first_line = first_line.strip(" *_=")
+    if len(first_line) < _TAIL and values(first_line) and not retracts(rest):  # the answer, and then something else
+        return Answer(first_line)
     cues = list(_CUE.finditer(text))
     if cues:
         sentence = _SENTENCE.match(text, cues[-1].end())
         fragment, after = (sentence[0], text[sentence.end() :]) if sentence else ("", "")
-        if fragment.strip(" *:$") and not (retracts(after) and quantities(plain(after))):
-            return Answer(fragment)
+        if fragment.strip(" *:$") and not (retracts(after) and quantities(plain(after[-_TAIL:]))):
+            return Answer(fragment[:_TAIL])
     return None
 
 

@@ -14,6 +14,8 @@ _FENCE = re.compile(
     r"^[ \t]*(?:```|~~~)[ \t]*([\w+-]*)[^\n]*\n(.*?)(?:^[ \t]*(?:```|~~~)|\Z)", re.MULTILINE | re.DOTALL
 )
 _ANSWER = re.compile(r"<answer>(.*?)(?:</answer>|\Z)", re.DOTALL | re.IGNORECASE)
+_BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
+_MOST_BOXES = 40
 _RETRACTION = re.compile(
     r"\b(?:wait|actually|no|instead|rather|correction|corrected|sorry|oops|scratch that|on second thoughts?|i mean|"
     r"mistake|recheck(?:ing)?|redo(?:ing)?|recalculat\w+|reconsider\w*|wrong|incorrect|not right|does not|"
@@ -49,7 +51,8 @@ def fenced(text: str) -> list[str]:
 def boxed(text: str) -> list[Span]:
     """What stands in \\boxed{...} and \\fbox{...}, with braces matched; a box that never closes is none."""
     spans = []
-    for match in re.finditer(r"\\(?:boxed|fbox)\s*\{", text):
+    # The last ones only: thousands that never close would take quadratic time, and no answer is read from the first.
+    for match in list(_BOX.finditer(text))[-_MOST_BOXES:]:
         depth, place = 1, match.end()
         while place < len(text) and depth:
             depth += {"{": 1, "}": -1}.get(text[place], 0)

@@ -24,12 +24,13 @@ from domains.sql_executor import SqlExecutor
 from domains.text import fenced, tagged_answer, visible
 
 ANOTHER = "-- another database"
+_MAX_TEXT = 20_000
 _START = re.compile(
-    r"^[ \t]*(?:--[^\n]*\n|/\*.*?\*/|\s)*\(?\s*(?:select|with|values)\b", re.IGNORECASE | re.DOTALL | re.MULTILINE
+    r"^[ \t]*+(?:--[^\n]*+\n|/\*.*?\*/|\s)*+\(?\s*(?:select|with|values)\b", re.IGNORECASE | re.DOTALL | re.MULTILINE
 )
 _INLINE = re.compile(r"\b(?:select|with)\b", re.IGNORECASE)
 _STATEMENT = re.compile(
-    r"\s*(?:--[^\n]*\n|/\*.*?\*/|\s)*(?:select|with|insert|update|delete|drop|create|alter|attach|detach|pragma|replace|vacuum|"
+    r"(?:--[^\n]*+\n|/\*.*?\*/|\s)*+(?:select|with|insert|update|delete|drop|create|alter|attach|detach|pragma|replace|vacuum|"
     r"begin|commit|explain|values|reindex|analyze)\b(?!\s+(?:is|are|the|this|returns?|counts?)\b)",
     re.IGNORECASE | re.DOTALL,
 )
@@ -51,6 +52,8 @@ class TextToSQL:
         return generated_populations(self.name) | text_to_sql.populations(self._data_dir, self.add_file)
 
     def verify(self, completion: str, item: Item) -> Verdict:
+        if len(completion) > _MAX_TEXT:
+            return Verdict.loss(Reason.UNPARSEABLE, f"more than {_MAX_TEXT} characters")
         sql = query(item, completion)
         if not sql:
             return Verdict.loss(Reason.UNPARSEABLE, "no query")
