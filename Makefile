@@ -21,7 +21,8 @@ lint: install
 	$(BIN)/ruff format --check .
 
 types: install
-	$(BIN)/mypy pacbayes domains progressive_rlvr bounds_reports
+	$(BIN)/mypy --strict pacbayes
+	$(BIN)/mypy domains progressive_rlvr bounds_reports
 
 pytest: install
 	$(BIN)/python -m pytest

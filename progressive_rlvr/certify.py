@@ -1,4 +1,4 @@
-"""The last step of a chain: evaluate every policy, count, and write the certificate beside the files it follows from."""
+"""The last step of a chain: evaluate every policy, count, and write the certificate beside its files."""
 
 from __future__ import annotations
 

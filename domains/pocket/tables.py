@@ -1,7 +1,7 @@
 """Pocket Text-to-SQL: a question over one small table.
 
-    Table shops(size, age, staff). What is the largest size of shops with age over 37?
-    SQL: SELECT MAX(size) FROM shops WHERE age > 37
+Table shops(size, age, staff). What is the largest size of shops with age over 37?
+SQL: SELECT MAX(size) FROM shops WHERE age > 37
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Pocket general knowledge: multiple choice over a small world of people and what is true of them.
 
-    What pet does Ann have? A) crab B) goat C) newt D) lion E) mole
-    Answer: newt
+What pet does Ann have? A) crab B) goat C) newt D) lion E) mole
+Answer: newt
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     "pet": tuple("cat dog crab goat newt lion mole hen pig owl fox eel yak bee ram toad".split()),
     "fruit": tuple("fig kiwi lime pear plum date nut apple mango grape peach lemon melon berry guava olive".split()),
     "colour": tuple("red blue pink gold grey teal black white green brown amber ivory coral lilac khaki beige".split()),
-    "sport": tuple("golf judo polo chess yoga rugby darts squash tennis hockey boxing diving sailing skiing rowing archery".split()),
+    "sport": tuple(
+        "golf judo polo chess yoga rugby darts squash tennis hockey boxing diving sailing skiing rowing archery".split()
+    ),
 }
 QUESTIONS: Mapping[str, str] = {
     "pet": "What pet does {person} have?",

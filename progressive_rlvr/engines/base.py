@@ -18,8 +18,8 @@ class Request:
 class Settings:
     """The stop rule and the sampling: part of the policy, and therefore locked.
 
-    A completion ends with the tokenizer's end token, with the first token whose text contains `stop`, or, truncated, after
-    `max_new_tokens` tokens.
+    A completion ends with the tokenizer's end token, with the first token whose text contains `stop`, or, truncated,
+    after `max_new_tokens` tokens.
     """
 
     max_new_tokens: int
@@ -30,7 +30,9 @@ class Settings:
 
 @dataclass(frozen=True)
 class Completion:
-    """Generated text without the end token and without `stop` and what follows it; `tokens` counts what was generated."""
+    """Generated text without the end token and without `stop` and what follows it; `tokens` counts what was
+    generated.
+    """
 
     text: str
     tokens: int
@@ -42,7 +44,7 @@ def cut(text: str, stop: str | None) -> str:
     return text if stop is None else text.split(stop, 1)[0]
 
 
-def common_prefix(rows: Sequence[Sequence[int]]) -> int:
+def common_prefix(rows: Sequence[list[int]]) -> int:
     """Length of the longest prefix that all rows share, but at least one token short of the shortest row."""
     first, last = min(rows), max(rows)
     length = 0

@@ -1,4 +1,5 @@
-"""Generation with `transformers`: left-padded batches, one prefill for what all prompts share, keyed noise at every token.
+"""Generation with `transformers`: left-padded batches, one prefill for what all prompts share, keyed noise at every
+token.
 
     engine = HfEngine(model, tokenizer)
     engine.generate([Request("12 + 30 =", key)], settings)      # [Completion(text=' 42', tokens=4, truncated=False)]
@@ -37,7 +38,9 @@ class HfEngine:
         self.model, self.tokenizer = model, tokenizer
         self._stops: dict[str | None, list[int]] = {}
 
-    def generate(self, requests: Sequence[Request], settings: Settings, progress: Progress = lambda done: None) -> list[Completion]:
+    def generate(
+        self, requests: Sequence[Request], settings: Settings, progress: Progress = lambda done: None
+    ) -> list[Completion]:
         """Completions in the order of the requests; `progress` is told how many more are finished."""
         rows = self.tokenizer([r.prompt for r in requests])["input_ids"] if requests else []
         order = sorted(range(len(rows)), key=lambda i: (len(rows[i]), i))
@@ -105,6 +108,11 @@ class HfEngine:
         """Logits (rows, vocabulary) of the last position; the cache grows by the length of `ids`."""
         positions = (mask.cumsum(dim=1) - 1).clamp(min=0)[:, -ids.shape[1] :]
         output = self.model(
-            input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=cache, use_cache=True, logits_to_keep=1
+            input_ids=ids,
+            attention_mask=mask,
+            position_ids=positions,
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=1,
         )
         return output.logits[:, -1]

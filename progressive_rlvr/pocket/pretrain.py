@@ -1,9 +1,10 @@
 """Make the pocket base model: `python -m progressive_rlvr.pocket.pretrain OUT`.
 
-The corpus is text from the four pocket families. Two kinds of source write it: a careful one, always right, and a sloppy
-one, hardly ever. Some texts say which ("[textbook] ", "[forum] "), most of what is asked later does not: like web text,
-a prompt without a mark may be followed by either. The model learns the skill from the marked careful texts, and answers
-an unmarked prompt right about as often as unmarked texts are. That gap is what reinforcement learning elicits.
+The corpus is text from the four pocket families. Two kinds of source write it: a careful one, always right, and a
+sloppy one, hardly ever. Some texts say which ("[textbook] ", "[forum] "), most of what is asked later does not: like
+web text, a prompt without a mark may be followed by either. The model learns the skill from the marked careful texts,
+and answers an unmarked prompt right about as often as unmarked texts are. That gap is what reinforcement learning
+elicits.
 
 The loss is taken on answers only (the prompts are noise by construction). One seed, one thread count: repeatable.
 """
@@ -26,7 +27,12 @@ from domains.pocket import FAMILIES, Family
 from progressive_rlvr.pocket.tokenizer import MARKS, build_tokenizer
 
 # (source, marked) -> share of the corpus. Unmarked text is right 45 % of the time.
-SOURCES = {("careful", True): 0.40, ("sloppy", True): 0.15, ("careful", False): 0.45 * 0.45, ("sloppy", False): 0.45 * 0.55}
+SOURCES = {
+    ("careful", True): 0.40,
+    ("sloppy", True): 0.15,
+    ("careful", False): 0.45 * 0.45,
+    ("sloppy", False): 0.45 * 0.55,
+}
 # The first half of the training reads textbooks only.
 TEXTBOOKS = {("careful", True): 1.0}
 # Sequences of each family in a step; arithmetic is the hardest.
@@ -66,7 +72,7 @@ def texts(family: Family, rng: random.Random, sources: Mapping[tuple[str, bool],
 
 
 def batch(tokenizer: PreTrainedTokenizerFast, stream: Iterator[tuple[str, str]], size: int) -> tuple[Tensor, Tensor]:
-    """Token ids and labels, both (size, longest), padded on the right; labels are set on the answer and the end only."""
+    """Token ids and labels, (size, longest), padded on the right; labels are set on the answer and the end only."""
     pairs = [next(stream) for _ in range(size)]
     prompts = tokenizer([p for p, _ in pairs], add_special_tokens=False)["input_ids"]
     answers = tokenizer([a for _, a in pairs], add_special_tokens=False)["input_ids"]
@@ -102,7 +108,10 @@ def measure(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, n: int)
     """Accuracy per domain: unmarked, and behind the careful mark."""
     model.eval()
     table = {
-        f.domain: {"unmarked": accuracy(model, tokenizer, f, "", n), "careful": accuracy(model, tokenizer, f, MARKS["careful"], n)}
+        f.domain: {
+            "unmarked": accuracy(model, tokenizer, f, "", n),
+            "careful": accuracy(model, tokenizer, f, MARKS["careful"], n),
+        }
         for f in FAMILIES
     }
     model.train()

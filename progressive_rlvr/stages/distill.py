@@ -1,6 +1,7 @@
 """Stage `distill`: the LoRA teacher into a TinyLoRA student, by reverse KL on the student's own samples.
 
-The student starts at v = 0, which is the base; it is injected into the base, never into weights merged with the teacher.
+The student starts at v = 0, which is the base; it is injected into the base, never into weights merged with the
+teacher.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ def run(chain: Chain, previous: Path | None, folder: Path) -> dict[str, Any]:
         model=student,
         teacher_model=teacher,
         args=DistillationConfig(
-            **arguments(chain, folder, steps=settings.steps, batch=settings.prompts, learning_rate=settings.learning_rate),
+            **arguments(
+                chain, folder, steps=settings.steps, batch=settings.prompts, learning_rate=settings.learning_rate
+            ),
             beta=1.0,
         ),
         train_dataset=prompts(chain),

@@ -1,7 +1,8 @@
 """Stage `quantize`: v to integers on a grid of the locked menu, entropy-coded into the bytes of the message.
 
-Every entry of the menu is tried on prompts of the sample under their committed noise, and the one with the highest certified accuracy
-is taken. Looking at the sample costs nothing; the choice of the entry and the integers are paid for in bits.
+Every entry of the menu is tried on prompts of the sample under their committed noise, and the one with the highest
+certified accuracy is taken. Looking at the sample costs nothing; the choice of the entry and the integers are paid
+for in bits.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ def run(chain: Chain, previous: Path | None, folder: Path) -> dict[str, Any]:
     model = chain.certified_model()
     engine = HfEngine(model, chain.tokenizer)
     requests, items = chain.requests("sample")[:tried], chain.items["sample"][:tried]
-    best: tuple[float, bytes, dict[str, Any]] | None = None
+    best: tuple[float, bytes, dict[str, str | float]] | None = None
     started = time.monotonic()
     for index, entry in enumerate(menu.entries):
-        q = [round(float(x) / float(entry.step)) for x in v]
+        q = tuple(round(float(x) / float(entry.step)) for x in v)
         try:
             message = menu.encode(index, q)
         except SupportError:
@@ -46,12 +47,20 @@ def run(chain: Chain, previous: Path | None, folder: Path) -> dict[str, Any]:
         right = sum(chain.judge(c.text, c.truncated, i).correct for c, i in zip(completions, items, strict=True))
         bits = menu.bits(index, q)
         expected = certified_accuracy(n - right * n // tried, n, bits=bits, delta=chain.config.delta)
-        candidate = {"entry": entry.name, "bits": bits, "accuracy": right / tried, "expected": expected}
+        candidate: dict[str, str | float] = {
+            "entry": entry.name,
+            "bits": bits,
+            "accuracy": right / tried,
+            "expected": expected,
+        }
         seconds = round(time.monotonic() - started, 1)
         chain.metrics.append("quantize", index + 1, len(menu.entries), seconds=seconds, **candidate)
         if best is None or expected > best[0]:
             best = expected, message, candidate
     if best is None:
-        raise UserError(f"no entry of the menu can hold the vector (largest |v| is {float(v.abs().max()):.3g}): add a larger step or radius")
+        largest = float(v.abs().max())
+        raise UserError(
+            f"no entry of the menu can hold the vector (largest |v| {largest:.3g}): add a larger step or bound"
+        )
     write_atomic(folder / MESSAGE_FILE, best[1])
     return {"candidates": len(menu.entries), "compared_on": tried, **best[2]}

@@ -8,7 +8,6 @@ from typing import Any
 from peft import LoraConfig, get_peft_model
 
 from progressive_rlvr.chain import Chain
-from progressive_rlvr.policies import ADAPTER_FILES
 from progressive_rlvr.stages.training import train_grpo
 
 
@@ -25,8 +24,6 @@ def run(chain: Chain, previous: Path | None, folder: Path) -> dict[str, Any]:
     model = get_peft_model(chain.training_model(), lora)
     summary = train_grpo(chain, model, settings, "rlvr", folder)
     model.save_pretrained(folder)
-    for file in folder.iterdir():
-        if file.is_file() and file.name not in ADAPTER_FILES:
-            file.unlink()
+    (folder / "README.md").unlink()  # a model card with nothing in it
     parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
     return {**summary, "parameters": parameters, "bits_bfloat16": 16 * parameters}

@@ -16,6 +16,7 @@ from progressive_rlvr.config import STAGES, StageName
 from progressive_rlvr.errors import UserError
 
 CHECKPOINTS = "checkpoints"
+BEGUN = "begun.json"
 # A stage's module has `run(chain, previous, folder) -> summary` and writes the files of its result into `folder`.
 Runner = Callable[[Chain, Path | None, Path], dict[str, Any]]
 
@@ -51,20 +52,24 @@ def run_stage(chain: Chain, kind: StageName, previous: StageResult | None) -> St
         "method": chain.method.digest,
         "sample": chain.sample.digest,
         "settings": getattr(chain.config.stages, kind).model_dump(mode="json"),
-        "training": {"seed": chain.config.seed, "dtype": chain.config.base.training_dtype, "threads": chain.config.threads},
+        "training": {
+            "seed": chain.config.seed,
+            "dtype": chain.config.base.training_dtype,
+            "threads": chain.config.threads,
+        },
         "previous": previous.digest if previous else None,
     }
     done = folder / "done.json"
     if done.exists():
         return StageResult(kind, folder, check_stage(folder, inputs)["summary"])
-    _clear(folder)
-    chain.metrics.forget(kind) if not (folder / CHECKPOINTS).exists() else None
+    _begin(folder, inputs)
     runner: Runner = importlib.import_module(f"progressive_rlvr.stages.{kind}").run
     summary = runner(chain, previous.folder if previous else None, folder)
     outputs = {str(f.relative_to(folder)): file_digest(f) for f in sorted(_outputs(folder))}
     record = {"kind": kind, "inputs": inputs, "outputs": outputs, "summary": summary}
     write_atomic(done, canonical_json(record))
     shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
+    (folder / BEGUN).unlink()
     return StageResult(kind, folder, summary)
 
 
@@ -88,17 +93,27 @@ def check_stage(folder: Path, inputs: dict[str, Any] | None = None) -> dict[str,
             raise UserError(f"the stage in {folder} is corrupt: {name} is not the file that done.json names; {redo}")
     if inputs is not None and digest(recorded) != digest(inputs):
         changed = sorted(k for k in inputs if recorded.get(k) != inputs[k])
-        raise UserError(f"the stage in {folder} was made with another {', '.join(changed)}; use another run name, or {redo}")
+        raise UserError(
+            f"the stage in {folder} was made with another {', '.join(changed)}; use another run name, or {redo}"
+        )
     return record
 
 
 def _outputs(folder: Path) -> list[Path]:
-    return [f for f in folder.rglob("*") if f.is_file() and CHECKPOINTS not in f.relative_to(folder).parts]
+    return [
+        f
+        for f in folder.rglob("*")
+        if f.is_file() and f.name != BEGUN and CHECKPOINTS not in f.relative_to(folder).parts
+    ]
 
 
-def _clear(folder: Path) -> None:
-    """Remove what a killed run left, but for its checkpoints."""
+def _begin(folder: Path, inputs: dict[str, Any]) -> None:
+    """Remove what a killed run left, but for checkpoints of a training with the very same inputs."""
     folder.mkdir(parents=True, exist_ok=True)
+    begun = folder / BEGUN
+    data = canonical_json(inputs)
+    kept = {BEGUN, CHECKPOINTS} if begun.exists() and begun.read_bytes() == data else set()
     for entry in folder.iterdir():
-        if entry.name != CHECKPOINTS:
+        if entry.name not in kept:
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+    write_atomic(begun, data)

@@ -5,10 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from datasets import Dataset
-from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import (
+    PreTrainedModel,
+    PrinterCallback,
+    Trainer,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
 from trl import GRPOConfig, GRPOTrainer
 
 from progressive_rlvr.chain import Chain
@@ -23,7 +31,12 @@ Reward = Callable[..., list[float]]
 class Recorder(TrainerCallback):
     """Writes a trainer's logs into the chain's `metrics.jsonl`."""
 
-    NAMES = {"reward": "reward", "loss": "loss", "frac_reward_zero_std": "groups_without_signal", "completions/mean_length": "tokens"}
+    NAMES: ClassVar = {
+        "reward": "reward",
+        "loss": "loss",
+        "frac_reward_zero_std": "groups_without_signal",
+        "completions/mean_length": "tokens",
+    }
 
     def __init__(self, chain: Chain, kind: StageName) -> None:
         self.chain, self.kind, self.started = chain, kind, time.monotonic()
@@ -36,7 +49,12 @@ class Recorder(TrainerCallback):
         self.chain.metrics.append(self.kind, state.global_step, state.max_steps)
 
     def on_log(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: dict[str, float] | None = None, **kwargs: object
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, float] | None = None,
+        **kwargs: object,
     ) -> None:
         """One line per logged step."""
         values = {short: float(logs[name]) for name, short in self.NAMES.items() if logs and name in logs}
@@ -46,7 +64,9 @@ class Recorder(TrainerCallback):
 
 
 def arguments(chain: Chain, folder: Path, *, steps: int, batch: int, learning_rate: float) -> dict[str, Any]:
-    """Arguments that `GRPOConfig` and `DistillationConfig` have in common: `steps` updates of `batch` completions each."""
+    """Arguments that `GRPOConfig` and `DistillationConfig` have in common: `steps` updates of `batch` completions
+    each.
+    """
     stages = chain.config.stages
     micro = min(stages.micro_batch or batch, batch)
     every = stages.checkpoint_every
@@ -105,7 +125,9 @@ def reward(chain: Chain, ends: list[int]) -> Reward:
     return verifier
 
 
-def train_grpo(chain: Chain, model: PreTrainedModel, settings: Rlvr | TinyLora, kind: StageName, folder: Path) -> dict[str, Any]:
+def train_grpo(
+    chain: Chain, model: PreTrainedModel, settings: Rlvr | TinyLora, kind: StageName, folder: Path
+) -> dict[str, Any]:
     """GRPO on the model's trainable parameters; returns a summary."""
     batch = settings.prompts * settings.samples
     trainer = GRPOTrainer(
@@ -125,6 +147,7 @@ def train_grpo(chain: Chain, model: PreTrainedModel, settings: Rlvr | TinyLora, 
 
 def train(trainer: Trainer, folder: Path) -> None:
     """Train from the newest complete checkpoint, or from the beginning."""
+    trainer.remove_callback(PrinterCallback)  # the recorder keeps what it would print
     trainer.train(resume_from_checkpoint=newest_checkpoint(folder / CHECKPOINTS))
 
 
