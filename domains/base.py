@@ -1,6 +1,6 @@
 """What every domain is made of.
 
-    item = Item(prompt="What is 2 + 3?\n", gold="5")
+    item = Item(prompt="What is 2 + 3?", gold="5")
     domain = get_domain("mathematics")
     domain.verify("2 + 3 = 5", item)          # Verdict(correct=True, reason=Reason.RIGHT, detail="5")
 

@@ -31,7 +31,7 @@ _START = re.compile(
 _INLINE = re.compile(r"\b(?:select|with)\b", re.IGNORECASE)
 _STATEMENT = re.compile(
     r"(?:--[^\n]*+\n|/\*.*?\*/|\s)*+(?:select|with|insert|update|delete|drop|create|alter|attach|detach|pragma|replace|vacuum|"
-    r"begin|commit|explain|values|reindex|analyze)\b(?!\s+(?:is|are|the|this|returns?|counts?)\b)",
+    r"begin|commit|explain|values|reindex|analyze)\b(?!\s+(?:is|are|the|this|returns)\b)",
     re.IGNORECASE | re.DOTALL,
 )
 _TOKEN = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|`[^`]*`|\[[^\]]*\]|--[^\n]*|/\*.*?\*/|;", re.DOTALL)
@@ -88,6 +88,8 @@ def query(item: Item, completion: str) -> str:
     text = (text if tagged is None else tagged).strip().strip("`")
     if re.search(r"\bselect\s*\Z", item.prompt, re.IGNORECASE) and not _START.match(text):
         text = f"SELECT {text}"
+    if _STATEMENT.match(text) or text.startswith(("--", "/*")):
+        return _one_statement(text)
     start = _START.match(text) or _START.search(text) or _INLINE.search(text)
     if start is None:
         return text

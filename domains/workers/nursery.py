@@ -1,9 +1,8 @@
-"""Where candidates come from: a process that never sees a job, forks a locked candidate ahead of each, and reaps it
-after.
+"""Where candidates come from: a process that never sees a job and forks a candidate ahead of each.
 
 nursery = Nursery(lock)          # forks the nursery: do it before anything of any job is read
 child = nursery.take()           # a candidate that waits on child.sock
-status, cpu = child.end()        # killed and reaped: its wait status and the seconds of CPU it used
+status, cpu = child.end()        # killed and reaped: its own wait status, if it had one, and its seconds of CPU
 """
 
 from __future__ import annotations
@@ -11,11 +10,13 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import time
 from collections.abc import Callable
 
 from domains.workers import candidate, frames, lockdown
 
 _MID_REPLY = 60.0  # seconds a candidate may stop in the middle of a reply
+_DYING = 2.0  # seconds for a process whose socket has closed to be seen to have ended
 
 
 class Child:
@@ -23,11 +24,12 @@ class Child:
 
     def __init__(self, sock: socket.socket, pid: int, control: socket.socket) -> None:
         self.sock, self.pid, self._control = sock, pid, control
-        self._ended: tuple[int, float] | None = None
+        self._ended: tuple[int | None, float] | None = None
 
-    def end(self) -> tuple[int, float]:
+    def end(self, dying: bool = False) -> tuple[int | None, float]:
+        """End it. One that is `dying` is first given a moment to do so by itself, which its status then tells."""
         if self._ended is None:
-            self._control.sendall(b".")
+            self._control.sendall(b"?" if dying else b".")
             status, cpu = frames.receive(self._control)
             self._ended = status, cpu
             self.sock.close()
@@ -75,12 +77,19 @@ def _serve(control: socket.socket, lock: lockdown.Lock) -> None:
         theirs.close()
         socket.send_fds(control, [b"%d" % pid], [ours.fileno()])
         ours.close()
-        over = not control.recv(1)
-        os.kill(pid, signal.SIGKILL)
-        _, status, usage = os.wait4(pid, 0)
-        if over:
+        order = control.recv(1)
+        gone, status, usage = 0, 0, None
+        until = time.monotonic() + (_DYING if order == b"?" else 0)
+        while not gone and time.monotonic() < until:
+            gone, status, usage = os.wait4(pid, os.WNOHANG)
+            if not gone:
+                time.sleep(0.001)
+        if not gone:
+            os.kill(pid, signal.SIGKILL)
+            _, _, usage = os.wait4(pid, 0)
+        if not order:  # the judge is gone
             os._exit(0)
-        frames.send(control, [status, usage.ru_utime + usage.ru_stime])
+        frames.send(control, [status if gone else None, usage.ru_utime + usage.ru_stime if usage else 0.0])
 
 
 def _become_candidate(sock: socket.socket, lock: lockdown.Lock) -> None:

@@ -27,7 +27,7 @@ from domains.workers.nursery import Nursery, never_return
 # The rest of the standard library is imported when a program names it: every page more slows every fork.
 _PRELOADED = (
     *("collections", "functools", "itertools", "math", "random", "re", "string", "heapq"),
-    *("encodings.ascii", "encodings.latin_1", "encodings.utf_16"),
+    *("encodings.ascii", "encodings.latin_1", "encodings.utf_16", "encodings.utf_32"),
 )
 _JUDGE_MEMORY, _JUDGE_CPU = 2 << 30, 600
 _ASSERTING_CPU = 60.0

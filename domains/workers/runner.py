@@ -1,5 +1,4 @@
-"""The judge's side: run the tests here, where no line of the candidate's ever runs, against names that stand for its
-own.
+"""The judge's side: the tests run here, where no line of the program ever runs, against names that stand for its own.
 
     assert add(2, 3) == 5
 
@@ -103,7 +102,9 @@ class Session:
                 return {name: self._unpack(value) for name, value in reply["names"].items() if name in names}
             except Exception:
                 raise self._lose("crashed", "the program's names could not be read") from None
-        kinds, text = reply.get("raised", ["?"]), reply.get("text", "")
+        kinds, text = reply.get("raised"), reply.get("text", "")
+        if not isinstance(kinds, list) or not kinds:
+            raise self._lose("crashed", "the reply is no reply")
         self._lose(_reason(kinds) if reply.get("at") == "load" else "unparseable", f"{kinds[0]}: {text}")
         raise CandidateLost
 
@@ -186,7 +187,9 @@ class Session:
         return CandidateLost(detail)
 
     def _died(self) -> CandidateLost:
-        status, used = self.child.end()
+        status, used = self.child.end(dying=True)
+        if status is None:
+            return self._lose("crashed", "the program closed its connection")
         if not os.WIFSIGNALED(status):
             return self._lose("crashed", f"the program ended its process with status {os.WEXITSTATUS(status)}")
         ended = os.WTERMSIG(status)

@@ -1,0 +1,164 @@
+"""Each query attacks the SQL executor or its comparison. All end as losses, the database is unchanged, serving goes on."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from domains.base import GoldError, Item, Reason
+from domains.text_to_sql import ANOTHER, TextToSQL
+
+SETUP = """
+CREATE TABLE emp(id INTEGER PRIMARY KEY, name TEXT, dept TEXT, salary INTEGER);
+INSERT INTO emp VALUES (1, 'Ann', 'ops', 50), (2, 'Bob', 'ops', 40), (3, 'Cy', 'dev', 70), (4, 'Di', 'dev', 40),
+                       (5, 'Ed', 'hr', NULL), (6, 'Flo', 'hr', 65);
+"""
+COUNT = "SELECT COUNT(*) FROM emp"
+NUMBERS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
+F, C, W, T, M, U = (
+    Reason.FORBIDDEN,
+    Reason.CRASHED,
+    Reason.WRONG,
+    Reason.TIMEOUT,
+    Reason.MEMORY,
+    Reason.UNPARSEABLE,
+)
+
+ATTACKS: dict[str, tuple[str, set[Reason]]] = {
+    # Writing.
+    "drop": ("DROP TABLE emp", {F}),
+    "delete": ("DELETE FROM emp", {F}),
+    "insert": ("INSERT INTO emp VALUES (9, 'x', 'y', 1)", {F}),
+    "update": ("UPDATE emp SET salary = 0", {F}),
+    "replace": ("REPLACE INTO emp VALUES (1, 'x', 'y', 1)", {F}),
+    "create": ("CREATE TABLE mine(a)", {F}),
+    "temporary table": ("CREATE TEMP TABLE mine AS SELECT 1", {F}),
+    "trigger": ("CREATE TRIGGER t AFTER INSERT ON emp BEGIN SELECT 1; END", {F}),
+    "alter": ("ALTER TABLE emp RENAME TO other", {F}),
+    "returning": ("DELETE FROM emp RETURNING COUNT(*)", {F, C, U}),
+    "with delete": ("WITH x AS (SELECT 1) DELETE FROM emp", {F}),
+    "vacuum into": ("VACUUM INTO '{scratch}/copy.db'", {F, C}),
+    "reindex": ("REINDEX", {F, U}),
+    "analyze": ("ANALYZE", {F}),
+    # Reaching out.
+    "attach": ("ATTACH DATABASE '{scratch}/other.db' AS other", {F}),
+    "detach": ("DETACH DATABASE main", {F, C}),
+    "pragma": ("PRAGMA query_only = 0", {F}),
+    "pragma function": ("SELECT * FROM pragma_database_list", {F}),
+    "writable schema": ("PRAGMA writable_schema = 1", {F}),
+    "load extension": ("SELECT load_extension('libc.so.6')", {F, C}),
+    "read a file": ("SELECT readfile('/etc/passwd')", {F, C}),
+    "write a file": ("SELECT writefile('{scratch}/file', 'x')", {F, C}),
+    "tokenizer": ("SELECT fts3_tokenizer('simple')", {F, C}),
+    "virtual table": ("CREATE VIRTUAL TABLE v USING fts5(x)", {F}),
+    "transaction": ("BEGIN EXCLUSIVE", {F}),
+    "savepoint": ("SAVEPOINT s", {F}),
+    # Several statements.
+    "right and then a drop": (f"{COUNT}; DROP TABLE emp;", {F}),
+    "drop and then right": (f"DROP TABLE emp; {COUNT}", {F}),
+    "right twice": (f"{COUNT}; {COUNT}", {F}),
+    "drop in a comment's shadow": (f"{COUNT}; /* nothing */ DELETE FROM emp", {F}),
+    # Time and memory.
+    "endless recursion": (f"{NUMBERS} SELECT COUNT(*) FROM n", {T}),
+    "endless rows": (f"{NUMBERS} SELECT i FROM n", {W, T}),
+    "cross join": (f"SELECT COUNT(*) FROM {', '.join(f'emp e{i}' for i in range(14))}", {T}),
+    "huge blob": ("SELECT zeroblob(1000000000)", {M, W}),
+    "doubling text": (
+        f"{NUMBERS.replace('SELECT 1 ', 'SELECT char(120) ').replace('i + 1', 'i || i')} SELECT MAX(LENGTH(i)) FROM n",
+        {M, T},
+    ),
+    "long concatenation": (f"{NUMBERS} SELECT group_concat(hex(zeroblob(100000))) FROM n", {M, T}),
+    "huge format": ("SELECT printf('%.*c', 1000000000, 'x')", {M, W}),
+    "deep expression": ("SELECT " + "(" * 3000 + "1" + ")" * 3000, {C, U, M}),
+    "long pattern": ("SELECT COUNT(*) FROM emp WHERE name LIKE '" + "%a" * 2000 + "'", {C, W, M}),
+    "sorting for ever": (f"{NUMBERS} SELECT i FROM n ORDER BY -i", {M, T}),
+    # Guessing and chance.
+    "constant": ("SELECT 6", {W}),
+    "constant by condition": ("SELECT CASE WHEN EXISTS (SELECT 1 FROM emp WHERE id = 6) THEN 6 ELSE 5 END", {W}),
+    "chance": ("SELECT abs(random()) % 10", {F}),
+    "chance in the order": ("SELECT COUNT(*) FROM emp ORDER BY random()", {F}),
+    "last id": ("SELECT MAX(id) FROM emp", {W}),
+    "text and not number": ("SELECT CAST(COUNT(*) AS TEXT) FROM emp", {W}),
+    "extra column": ("SELECT COUNT(*), COUNT(*) FROM emp", {W}),
+    "extra rows": ("SELECT COUNT(*) FROM emp UNION ALL SELECT 0", {W}),
+    "no rows": ("SELECT COUNT(*) FROM emp LIMIT 0", {W}),
+    "null": ("SELECT NULL", {W}),
+    # What is no query.
+    "explain": (f"EXPLAIN {COUNT}", {W, F}),
+    "only a comment": ("-- SELECT COUNT(*) FROM emp", {U}),
+    "no such table": ("SELECT COUNT(*) FROM employees", {C}),
+    "no such column": ("SELECT COUNT(shoe_size) FROM emp", {C}),
+    "half a query": ("SELECT COUNT(*) FROM", {U}),
+    "null byte": ("SELECT COUNT(*) FROM emp\0", {U, C}),
+    "lone surrogate": ("SELECT COUNT(*) FROM emp WHERE name <> '\ud800'", {U}),
+    "parameter": ("SELECT COUNT(*) FROM emp WHERE id > ?", {C, U}),
+}
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_attack_is_a_loss(name: str, text_to_sql: TextToSQL, tmp_path: Path) -> None:
+    query, reasons = ATTACKS[name]
+    item = Item("How many employees are there?", COUNT, database=SETUP)
+    verdict = text_to_sql.verify(query.replace("{scratch}", str(tmp_path)), item)
+    assert not verdict.correct
+    assert verdict.reason in reasons, verdict
+    assert list(tmp_path.iterdir()) == []
+    assert text_to_sql.verify(COUNT, item).correct, "the database changed, or the executor no longer serves"
+
+
+def test_a_file_is_opened_so_that_it_cannot_change(text_to_sql: TextToSQL, tmp_path: Path) -> None:
+    path = tmp_path / "company.sqlite"
+    connection = sqlite3.connect(path)
+    connection.executescript(SETUP)
+    connection.close()
+    before = hashlib.sha256(path.read_bytes()).hexdigest()
+    item = Item("How many?", COUNT, database=text_to_sql.add_file(path))
+    for name, (query, _) in ATTACKS.items():
+        if name not in (
+            "endless recursion",
+            "cross join",
+            "doubling text",
+            "long concatenation",
+            "sorting for ever",
+            "huge format",
+        ):
+            assert not text_to_sql.verify(query.replace("{scratch}", str(tmp_path)), item).correct
+    assert text_to_sql.verify(COUNT, item).correct
+    assert hashlib.sha256(path.read_bytes()).hexdigest() == before
+    assert [entry.name for entry in tmp_path.iterdir()] == ["company.sqlite"]
+
+
+@pytest.mark.parametrize(
+    ("gold", "why"),
+    [
+        ("SELECT nothing FROM emp", "fails"),
+        ("SELEC 1", "fails"),
+        ("SELECT name FROM emp ORDER BY salary LIMIT 2", "cuts a tie"),
+        ("SELECT name FROM emp LIMIT 2", "cuts a tie"),
+        ("SELECT DISTINCT dept FROM emp ORDER BY salary", "do not determine"),
+    ],
+)
+def test_a_gold_that_cannot_be_checked_is_an_error_and_never_a_one(text_to_sql: TextToSQL, gold: str, why: str) -> None:
+    with pytest.raises(GoldError, match=why):
+        text_to_sql.verify(gold, Item("q", gold, database=SETUP))
+
+
+def test_a_database_that_cannot_be_set_up_is_an_error(text_to_sql: TextToSQL) -> None:
+    with pytest.raises(GoldError, match="set up"):
+        text_to_sql.verify(COUNT, Item("q", COUNT, database="CREATE TABLE emp(id"))
+    with pytest.raises(GoldError, match="no dataset"):
+        text_to_sql.verify(COUNT, Item("q", COUNT, database="sqlite:" + "0" * 64))
+
+
+def test_a_query_must_be_right_on_every_given_database(text_to_sql: TextToSQL) -> None:
+    both = f"{SETUP}\n{ANOTHER}\nCREATE TABLE emp(id, name, dept, salary); INSERT INTO emp VALUES (7, 'Gus', 'ops', 1);"
+    item = Item("q", COUNT, database=both)
+    assert text_to_sql.verify("SELECT COUNT(id) FROM emp", item).correct
+    assert not text_to_sql.verify("SELECT COUNT(*) FROM emp WHERE id < 7", item).correct
+
+
+def test_there_are_at_least_thirty_attacks() -> None:
+    assert len(ATTACKS) >= 30
