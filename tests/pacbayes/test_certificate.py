@@ -469,7 +469,7 @@ def test_every_outcome_counts(copy: Path) -> None:
 
 @pytest.mark.parametrize("name", ["method.lock.json", "sample.lock.json"])
 @given(data=st.data())
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_value_of_a_lock_can_be_changed(run: Path, tmp_path: Path, name: str, data: st.DataObject) -> None:
     folder = tmp_path / "run"
     shutil.copytree(run, folder, dirs_exist_ok=True)
@@ -550,7 +550,7 @@ WRONG_TYPES = [None, True, -1, 1.5, 2**53 - 1, "", "x", "../../../etc/passwd", [
 
 
 @given(data=st.data())
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_wrong_types_anywhere_fail_in_one_line(run: Path, tmp_path: Path, data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(FILES[:3]))
     folder = tmp_path / "run"
