@@ -135,7 +135,7 @@ def find_picks(text: str, options: Options) -> list[Pick]:
     """Every answer the text gives, in order; options it only mentions to reject them are left out."""
     whole = _whole(text, options)
     if whole:
-        return [whole]
+        return whole
     stated = _stated(text, options)
     bare = [
         Pick(m.start(), m.end(), index)
@@ -186,16 +186,21 @@ def _undress(completion: str) -> str:
     return _TEX.sub(r"\1", text).replace("**", "").strip()
 
 
-def _whole(text: str, options: Options) -> Pick | None:
-    """The text that is nothing but a label, a label with its option, or an option."""
+def _whole(text: str, options: Options) -> list[Pick]:
+    """The text that is nothing but a label, a label with an option (both, if they differ), or an option."""
     match = re.fullmatch(_LABEL + r"[\s.:,)\-]*(.*?)", text, re.IGNORECASE | re.DOTALL)
     index = _index(match[1], options) if match else None
-    if match and index is not None:
+    if match and index is not None and not (match[1] in "aA" and re.match(r"\s+\w", text[match.end(1) :])):  # "a newt"
         rest = normal(match[2])
-        if not rest or (options.texts and rest == normal(options.texts[int(index)])):
-            return Pick(0, len(text), index)
+        if not rest:
+            return [Pick(0, len(text), index)]
+        named = [str(i) for i, option in enumerate(options.texts) if rest == normal(option)]
+        if named:
+            return [Pick(0, match.end(1), index)] + [
+                Pick(match.start(2), len(text), i) for i in named if index not in named
+            ]
     same = [i for i, option in enumerate(options.texts) if normal(option) and normal(option) == normal(text)]
-    return Pick(0, len(text), str(same[0])) if len(same) == 1 else None
+    return [Pick(0, len(text), str(same[0]))] if len(same) == 1 else []
 
 
 def _stated(text: str, options: Options) -> list[Pick]:

@@ -64,6 +64,7 @@ class Mathematics:
     def __init__(self, data_dir: Path | None = None) -> None:
         self._data_dir = data_dir
         self._pools: dict[str, Pool] = {}
+        self._checked: set[str] = set()
 
     def populations(self) -> Mapping[str, Population]:
         from domains.data import mathematics
@@ -82,7 +83,7 @@ class Mathematics:
             pool.close()
 
     def _verify_expression(self, text: str, item: Item) -> Verdict:
-        self.compare(item.gold, item.gold)  # raises for a gold that is no expression
+        self._check_gold(item.gold)
         found = final_answer(text)
         if found is None:
             return Verdict.loss(Reason.UNPARSEABLE, "no answer")
@@ -140,6 +141,14 @@ class Mathematics:
         if not reply["gold"]:
             raise GoldError(f"the gold {gold!r} is no expression")
         return bool(reply["equal"])
+
+    def _check_gold(self, gold: str) -> None:
+        """GoldError for a gold that is no expression, before anything is said of an answer."""
+        if gold not in self._checked:
+            for part in split_list(tidy(gold))[1] or [""]:
+                if not values(part) and not self._ask("expressions", {"gold": part, "answer": part})["gold"]:
+                    raise GoldError(f"the gold {gold!r} is no expression")
+            self._checked.add(gold)
 
     def _ask(self, kind: str, job: dict[str, Any]) -> dict[str, Any]:
         if kind not in self._pools:

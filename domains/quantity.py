@@ -35,7 +35,7 @@ _REWRITES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 )
 _DIGITS = r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+"
 _NUMBER = re.compile(
-    rf"(?<![\w^.])(?P<whole>{_DIGITS})(?:[eE](?P<power>[+-]?\d{{1,4}}))?(?![\d])"
+    rf"(?<![\w^.])(?P<whole>{_DIGITS})(?:[eE](?P<power>[+-]?\d{{1,4}}))?(?!\d|(?:st|nd|rd|th)\b)"
     rf"(?:\s*/\s*(?P<under>{_DIGITS})(?![\d/]))?(?:\s+(?P<top>\d+)\s*/\s*(?P<bottom>\d+)(?![\d/]))?"
     r"(?:\s*(?P<scale>thousand|million|billion|trillion)s?\b)?(?:\s*(?P<percent>%|percent\b|per cent\b|pct\b))?",
     re.IGNORECASE,
@@ -119,8 +119,12 @@ def values(text: str) -> frozenset[Fraction]:
 
 
 def equal(one: frozenset[Fraction], other: frozenset[Fraction]) -> bool:
-    """Equal as numbers: exactly, up to the last digits of a double."""
-    return any(a == b or abs(a - b) <= abs(b) * Fraction(1, 10**12) for a in one for b in other)
+    """Equal as numbers: whole numbers exactly, others up to the last digits of a double."""
+    return any(
+        a == b or (a.denominator * b.denominator != 1 and abs(a - b) <= abs(b) * Fraction(1, 10**12))
+        for a in one
+        for b in other
+    )
 
 
 def number_word(text: str) -> frozenset[Fraction]:

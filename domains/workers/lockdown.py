@@ -47,7 +47,6 @@ _NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "fsync": (74, 82), "fdatasync": (75, 83), "setitimer": (38, 103), "set_tid_address": (218, 96),
 }  # fmt: skip
 
-# ruff: noqa: SIM905  (as a list of one name a line this would no longer be read)
 _COMPUTE = (
     "read write close fstat lseek mmap mprotect munmap brk mremap madvise rt_sigaction rt_sigprocmask rt_sigreturn "
     "sigaltstack readv writev pread64 poll ppoll select pselect6 sched_yield nanosleep clock_nanosleep sendto recvfrom "

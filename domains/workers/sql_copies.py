@@ -10,11 +10,10 @@ from __future__ import annotations
 import random
 import re
 import sqlite3
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 MAX_ROWS = 200
-_GROWN = 24
+_GROWN = 16
 _LITERAL = re.compile(r"'((?:[^']|'')*)'|\"([^\"]*)\"|(?<![\w.])(-?\d+(?:\.\d+)?)(?![\w.])")
 
 
@@ -118,48 +117,49 @@ def _change(
     ):  # nothing names a row, so there may as well be more of them
         rows += rng.choices(rows, k=max(0, _GROWN - len(rows)) if change.draw else 0)
     columns = [list(column) for column in zip(*rows, strict=True)]
-    for column, kind, free in zip(columns, table.kinds, table.free, strict=False):
-        if not free:
-            continue
-        rng.shuffle(column)
-        if kind == "text" and len(set(map(repr, column))) == len(column) > 3:
-            continue  # looks like a name: values stay distinct
-        numbers = [value for value in column if isinstance(value, int | float)]
-        low, high = (min(numbers), max(numbers)) if numbers else (0, 0)
-        steps = rng.choice((range(8), range(0, -8, -1))) if change.one_sided else (-1, 0, 0, 1)
-        for place, value in enumerate(column):
-            column[place] = _changed(value, kind, planted, change, rng, low, high, steps)
+    texts = [value for value in planted if isinstance(value, str)]
+    numbers = [value for value in planted if not isinstance(value, str)]
+    for place, (kind, free) in enumerate(zip(table.kinds, table.free, strict=True)):
+        if free and columns:
+            rng.shuffle(columns[place])
+            if kind == "number":
+                columns[place] = _other_numbers(columns[place], numbers, change, rng)
+            elif texts and len(set(columns[place])) < max(
+                4, len(rows)
+            ):  # all different: they look like names, and stay
+                columns[place] = [
+                    rng.choice(texts) if isinstance(value, str) and rng.random() < change.plant else value
+                    for value in columns[place]
+                ]
     order = list(range(len(rows)))
     rng.shuffle(order)
     return [tuple(column[i] for column in columns) for i in order]
 
 
-def _changed(
-    value: Any,
-    kind: str,
-    planted: list[str | int | float],
-    change: Change,
-    rng: random.Random,
-    low: float,
-    high: float,
-    steps: Sequence[int],
-) -> Any:
-    chance = rng.random()
-    if isinstance(value, str) and kind == "text" and planted and chance < change.plant:
-        literal = rng.choice(planted)
-        return literal if isinstance(literal, str) else value
-    if not isinstance(value, int | float) or kind != "number":
-        return value
-    if planted and chance < change.plant:
-        literal = rng.choice(planted)
-        return value if isinstance(literal, str) else type(value)(literal + rng.choice(steps))
-    chance = rng.random()
-    if chance < change.draw:
-        return type(value)(low + rng.random() * (high - low))
-    if chance < change.draw + change.move:
-        step = rng.choice((-2, -1, 1, 2))
-        return max(0, value + step) if value >= 0 else value + step
-    return value
+def _other_numbers(column: list[Any], planted: list[int | float], change: Change, rng: random.Random) -> list[Any]:
+    """The numbers of a column put near a constant of the query, drawn anew, moved by a little, or left as they are."""
+    found = [value for value in column if isinstance(value, int | float)]
+    if not found:
+        return column
+    low, width, chance = min(found), max(found) - min(found), rng.random
+    steps = rng.choice((range(8), range(0, -8, -1))) if change.one_sided else (-1, 0, 0, 1)
+    plant = change.plant if planted else 0.0
+    draw = plant + (1 - plant) * change.draw
+    move = draw + (1 - plant) * change.move
+    changed: list[Any] = []
+    for value in column:
+        fate = chance()
+        if fate < move and isinstance(value, int | float):
+            if fate < plant:
+                new = planted[int(chance() * len(planted))] + steps[int(chance() * len(steps))]
+            elif fate < draw:
+                new = low + chance() * width
+            else:
+                new = value + (-2, -1, 1, 2)[int(chance() * 4)]
+                new = max(0, new) if value >= 0 else new
+            value = type(value)(new)
+        changed.append(value)
+    return changed
 
 
 def _quoted(name: str) -> str:

@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (tables of cases read better one a line)
 """Each program attacks one property of the sandbox. All of them end as losses, and leave nothing behind.
 
 The tests that they are judged by are the same three assertions. An attack that would be scored 1 by a judge in the same

@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (tables of cases read better one a line)
 """Each query attacks the SQL executor or its comparison. All end as losses, the database is unchanged, serving goes on."""
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ ATTACKS: dict[str, tuple[str, set[Reason]]] = {
         {M, T},
     ),
     "long concatenation": (f"{NUMBERS} SELECT group_concat(hex(zeroblob(100000))) FROM n", {M, T}),
-    "huge format": ("SELECT printf('%.*c', 1000000000, 'x')", {M, W}),
+    "huge format": ("SELECT printf('%.*c', 1000000000, 'x')", {M, W, T}),
     "deep expression": ("SELECT " + "(" * 3000 + "1" + ")" * 3000, {C, U, M}),
     "long pattern": ("SELECT COUNT(*) FROM emp WHERE name LIKE '" + "%a" * 2000 + "'", {C, W, M}),
     "sorting for ever": (f"{NUMBERS} SELECT i FROM n ORDER BY -i", {M, T}),
