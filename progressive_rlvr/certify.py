@@ -40,7 +40,8 @@ def certify(chain: Chain, stages: list[StageResult]) -> Path:
             device=model.device.type,
             versions={name: version(name) for name in NAMED_VERSIONS},
         ),
-        stages=[{"kind": s.kind, "done": file_digest(s.folder / "done.json"), **s.summary} for s in stages],
+        stages=[{"kind": "base", **chain.base.facts(chain.domain.name)}]
+        + [{"kind": s.kind, "done": file_digest(s.folder / "done.json"), **s.summary} for s in stages],
     )
     path = chain.folder / CERTIFICATE_FILE
     write_certificate(path, certificate)

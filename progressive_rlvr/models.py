@@ -7,6 +7,7 @@ model is ever run.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -53,6 +54,12 @@ class BaseModel:
         )
         device = "cuda" if torch.cuda.is_available() else "cpu"
         return model.to(device).eval()
+
+    def facts(self, domain: str) -> dict[str, float]:
+        """What the makers of the model say of its training, where they do: the share of fresh prompts it has read."""
+        record = self.folder / "training.json"
+        seen = json.loads(record.read_text()).get("seen_in_training", {}) if record.is_file() else {}
+        return {"share_of_fresh_prompts_read_in_training": seen[domain]} if domain in seen else {}
 
     def load_tokenizer(self) -> PreTrainedTokenizerBase:
         """The tokenizer, padding on the left; a missing pad token becomes the end token."""

@@ -126,6 +126,30 @@ def write(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, out: Path
     tokenizer.save_pretrained(out)
 
 
+def streams(seed: int) -> list[dict[str, Iterator[tuple[str, str]]]]:
+    """The texts of both phases of the training, by domain."""
+    return [
+        {f.domain: texts(f, random.Random(f"{seed}/{f.domain}/{phase}"), sources) for f in FAMILIES}
+        for phase, sources in enumerate((TEXTBOOKS, SOURCES))
+    ]
+
+
+def seen_share(seed: int, steps: int, fresh: int = 20_000) -> dict[str, float]:
+    """Per domain the share of `fresh` new prompts that stood, under any mark, in the text of a training."""
+    shares = {}
+    for family in FAMILIES:
+        seen: set[str] = set()
+        for phase in streams(seed):
+            for _ in range(steps // 2 * BATCH[family.domain]):
+                prompt = next(phase[family.domain])[0]
+                for mark in MARKS.values():
+                    prompt = prompt.removeprefix(mark)
+                seen.add(prompt)
+        new = family.draw("fresh prompts, never trained on", fresh)
+        shares[family.domain] = sum(item.prompt in seen for item in new) / fresh
+    return shares
+
+
 def pretrain(out: Path, *, steps: int, learning_rate: float, seed: int, every: int) -> None:
     """Train, print progress, and write the model (bfloat16 weights), its tokenizer and `training.json` to `out`."""
     torch.manual_seed(seed)
@@ -133,10 +157,7 @@ def pretrain(out: Path, *, steps: int, learning_rate: float, seed: int, every: i
     model = LlamaForCausalLM(config(len(tokenizer), tokenizer.eos_token_id, tokenizer.pad_token_id))
     model.set_attn_implementation("eager")  # faster than fused attention on rows this short
     optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, betas=(0.9, 0.98), weight_decay=0.01)
-    phases = [
-        {f.domain: texts(f, random.Random(f"{seed}/{f.domain}/{phase}"), sources) for f in FAMILIES}
-        for phase, sources in enumerate((TEXTBOOKS, SOURCES))
-    ]
+    phases = streams(seed)
     started, losses = time.monotonic(), dict.fromkeys(BATCH, 0.0)
     for step in range(steps):
         warm = min(1.0, (step + 1) / 200)
@@ -144,10 +165,10 @@ def pretrain(out: Path, *, steps: int, learning_rate: float, seed: int, every: i
         for group in optimizer.param_groups:
             group["lr"] = rate
         optimizer.zero_grad()
-        streams = phases[2 * step >= steps]
+        stream = phases[2 * step >= steps]
         for domain, size in BATCH.items():
             with torch.autocast("cpu", dtype=torch.bfloat16):
-                loss = answer_loss(model, *batch(tokenizer, streams[domain], size))
+                loss = answer_loss(model, *batch(tokenizer, stream[domain], size))
             loss.backward()
             losses[domain] += 0.02 * (loss.item() - losses[domain])
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -161,6 +182,7 @@ def pretrain(out: Path, *, steps: int, learning_rate: float, seed: int, every: i
     model = LlamaForCausalLM.from_pretrained(out, dtype=torch.float32)
     final = measure(model, tokenizer, 2000)
     record = {"seed": seed, "steps": steps, "learning_rate": learning_rate, "batch": BATCH, "accuracy": final}
+    record["seen_in_training"] = seen_share(seed, steps)
     (out / "training.json").write_text(json.dumps(record, indent=1) + "\n")
     print(json.dumps(final))
 
