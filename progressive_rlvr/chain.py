@@ -45,7 +45,7 @@ from progressive_rlvr.engines import Request, Settings
 from progressive_rlvr.errors import UserError
 from progressive_rlvr.metrics import Metrics
 from progressive_rlvr.models import BaseModel, find_base
-from progressive_rlvr.populations import find_population, open_domain
+from progressive_rlvr.populations import find_population, open_domain, self_test
 
 ENGINE = "hf"
 SPLITS: tuple[Split, ...] = ("sample", "heldout")
@@ -128,8 +128,10 @@ def open_chain(config: RunConfig, run_folder: Path, domain_name: str) -> Chain:
     folder = run_folder / domain_name
     folder.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(config.threads)
-    domain = open_domain(domain_name)
+    domain = open_domain(domain_name, config.data_dir)
     population = find_population(domain, config.domains[domain_name].population)
+    if not (folder / "sample.lock.json").exists():
+        self_test(domain, population)
     base = find_base(config.base.model, config.base.revision)
     artifact, modules = _prior(config, base, folder / "prior.safetensors")
     method = lock_method(config, base, domain, population, artifact, modules)

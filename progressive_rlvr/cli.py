@@ -149,37 +149,83 @@ def models_fetch(name: Annotated[str, typer.Argument(help="A name that `prlvr mo
     typer.echo(fetch_model(name))
 
 
+DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Folder of local datasets; none: the hub.")]
+Domain = Annotated[str, typer.Argument(help="A domain, such as mathematics.")]
+PopulationName = Annotated[str, typer.Option("--population", help="One of the domain's populations.")]
+
+
 @domains_app.command("ls")
-def domains_ls() -> None:
+def domains_ls(data_dir: DataDir = None) -> None:
     """List the domains with their populations."""
-    from domains.registry import domain_names, get_domain
+    from domains.registry import close_all, domain_names, get_domain
 
     for name in domain_names():
-        domain = get_domain(name)
-        typer.echo(f"{name:14} version {domain.version}  populations: {', '.join(domain.populations())}")
-        domain.close()
+        domain = get_domain(name, data_dir)
+        typer.echo(f"{name:14} {domain.version:16} populations: {', '.join(domain.populations())}")
+    close_all()
 
 
 @domains_app.command("show")
 def domains_show(
-    name: Annotated[str, typer.Argument(help="A domain, such as mathematics.")],
-    population: Annotated[str, typer.Option(help="One of its populations.")] = "pocket",
+    name: Domain,
+    population: PopulationName = "pocket",
     count: Annotated[int, typer.Option(min=1, max=100, help="How many prompts to draw.")] = 3,
     seed: Annotated[str, typer.Option(help="Any text.")] = "show",
+    data_dir: DataDir = None,
 ) -> None:
     """Draw some prompts with their right answers."""
+    from domains.registry import close_all
     from progressive_rlvr.populations import find_population, open_domain
 
-    domain = open_domain(name)
+    domain = open_domain(name, data_dir)
     chosen = find_population(domain, population)
     typer.echo(f"{domain.name}/{chosen.name} ({chosen.design}): {chosen.description}\n")
     for item in chosen.draw(seed, count):
-        typer.echo(
-            json.dumps(
-                {"prompt": item.prompt, "gold": item.gold, "tests": item.tests, "database": item.database}, indent=1
-            )
-        )
-    domain.close()
+        row = {"prompt": item.prompt, "gold": item.gold, "tests": item.tests, "database": item.database}
+        typer.echo(json.dumps(row, indent=1, ensure_ascii=False))
+    close_all()
+
+
+@domains_app.command("validate")
+def domains_validate(
+    name: Domain,
+    population: PopulationName = "pocket",
+    n: Annotated[int, typer.Option("--n", min=1, help="How many golds to check.")] = 200,
+    data_dir: DataDir = None,
+) -> None:
+    """Self-test of a verifier: every gold must score 1; empty, corrupted and hostile completions must score 0.
+
+    Prints the throughput and which protections are active on this machine. Exits 1 if anything is wrong.
+    """
+    from domains.registry import close_all
+    from domains.validate import validate
+    from progressive_rlvr.populations import find_population, open_domain
+
+    domain = open_domain(name, data_dir)
+    report = validate(domain, find_population(domain, population), n)
+    close_all()
+    typer.echo(str(report))
+    if not report.passed:
+        raise typer.Exit(1)
+
+
+@domains_app.command("check")
+def domains_check(
+    cases: Annotated[Path, typer.Argument(help="JSON lines: domain, id, question, gold, completion, ….")],
+    as_json: AsJson = False,
+) -> None:
+    """Score completions from a file, one verdict per line: id, correct, reason."""
+    from domains.check import check_file
+    from domains.registry import close_all
+
+    try:
+        for row in check_file(cases):
+            line = json.dumps(row, ensure_ascii=False) if as_json else f"{row['id']}  {row['correct']}  {row['reason']}"
+            typer.echo(line)
+    except ValueError as error:
+        raise UserError(f"{error}: every line is one JSON object, see `prlvr domains check --help`") from error
+    finally:
+        close_all()
 
 
 def _run_watched(config: RunConfig, folder: Path, last: StageName | None) -> None:

@@ -157,6 +157,7 @@ class RunConfig(Frozen):
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
     base: Base
     domains: dict[str, DomainChoice] = Field(min_length=1)
+    data_dir: Path | None = Field(None, description="folder of local datasets; none: the hub")
     sample: Sample = Sample()
     generation: Generation = Generation()
     delta: float = Field(0.05, gt=0, lt=1, description="locked: each certificate may be wrong with this probability")

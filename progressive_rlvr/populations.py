@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from domains.base import Domain, Population
 from domains.registry import domain_names, get_domain
+from domains.validate import validate
 from progressive_rlvr.errors import UserError
 
+SELF_TEST_ITEMS = 20
+SELF_TEST_ATTACKED = 2
 
-def open_domain(name: str) -> Domain:
-    """A domain by its name.
+
+def open_domain(name: str, data_dir: Path | None = None) -> Domain:
+    """A domain by its name, its datasets from a folder or, without one, from the hub.
 
     Raises:
         UserError: there is none of that name.
     """
     try:
-        return get_domain(name)
+        return get_domain(name, data_dir)
     except KeyError as error:
         raise UserError(f"there is no domain {name!r}; there are {', '.join(domain_names())}") from error
 
@@ -29,3 +35,19 @@ def find_population(domain: Domain, name: str) -> Population:
     if name not in populations:
         raise UserError(f"domain {domain.name} has no population {name!r}; it has {', '.join(sorted(populations))}")
     return populations[name]
+
+
+def self_test(domain: Domain, population: Population) -> None:
+    """A verifier must accept golds and refuse hostile completions before anything is trained on its word.
+
+    Raises:
+        UserError: it does not; names the first fault.
+    """
+    report = validate(domain, population, n=SELF_TEST_ITEMS, seed="self-test before a run", attacked=SELF_TEST_ATTACKED)
+    if not report.passed:
+        faults = [*report.gold_failures, *report.false_rights] or [("no item", "the population is empty")]
+        where, what = faults[0]
+        raise UserError(
+            f"the verifier of {domain.name}/{population.name} fails its self-test on {where}: {what} "
+            f"({len(faults)} faults; see `prlvr domains validate {domain.name} --population {population.name}`)"
+        )
