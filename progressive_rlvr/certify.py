@@ -6,6 +6,8 @@ import shutil
 from importlib.metadata import version
 from pathlib import Path
 
+from transformers import PreTrainedModel
+
 from pacbayes.canonical import file_digest
 from pacbayes.certificate import Engine, build_certificate, write_certificate
 from progressive_rlvr.chain import Chain
@@ -19,6 +21,18 @@ CERTIFICATE_FILE = "certificate.json"
 NAMED_VERSIONS = ("torch", "transformers", "peft", "trl", "progressive-rlvr")
 
 
+def engine_record(chain: Chain, model: PreTrainedModel) -> Engine:
+    """What generated the completions: as locked, and on which device and versions."""
+    locked = chain.method.generation
+    return Engine(
+        name=locked.engine,
+        dtype=locked.dtype,
+        batch_size=locked.batch_size,
+        device=model.device.type,
+        versions={name: version(name) for name in NAMED_VERSIONS},
+    )
+
+
 def certify(chain: Chain, stages: list[StageResult]) -> Path:
     """Evaluate, build and write the certificate; returns its file."""
     message = chain.folder / MESSAGE_FILE
@@ -26,20 +40,13 @@ def certify(chain: Chain, stages: list[StageResult]) -> Path:
     evidence = evaluate(chain, stages)
     model = chain.certified_model()
     weights = decode_message(model, chain.menu, message.read_bytes(), chain.prior)
-    locked = chain.method.generation
     certificate = build_certificate(
         method=chain.method,
         sample=chain.sample,
         message=message.read_bytes(),
         evidence=evidence.read_bytes(),
         policy=tensors_digest(weights),
-        engine=Engine(
-            name=locked.engine,
-            dtype=locked.dtype,
-            batch_size=locked.batch_size,
-            device=model.device.type,
-            versions={name: version(name) for name in NAMED_VERSIONS},
-        ),
+        engine=engine_record(chain, model),
         stages=[{"kind": "base", **chain.base.facts(chain.domain.name)}]
         + [{"kind": s.kind, "done": file_digest(s.folder / "done.json"), **s.summary} for s in stages],
     )

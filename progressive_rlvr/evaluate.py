@@ -60,11 +60,12 @@ def evaluate(chain: Chain, stages: list[StageResult]) -> Path:
     for policy in policies(chain, model, stages):
         with replaced(model, policy.weights):
             for split in SPLITS:
-                _evaluate_split(chain, engine, policy, split, path)
+                evaluate_split(chain, engine, policy, split, path)
     return path
 
 
-def _evaluate_split(chain: Chain, engine: HfEngine, policy: Policy, split: Split, path: Path) -> None:
+def evaluate_split(chain: Chain, engine: HfEngine, policy: Policy, split: Split, path: Path) -> None:
+    """Generate and judge what the evidence does not hold yet of a policy on a split; the engine has its weights."""
     locked, items, requests = chain.sample.split(split), chain.items[split], chain.requests(split)
     missing = _missing(path, policy, split, len(locked))
     stage, total = f"evaluate {policy.name} {split}", len(locked)
