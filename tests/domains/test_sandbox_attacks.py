@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 import textwrap
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -232,6 +235,36 @@ def test_closing_ends_every_process() -> None:
     assert descendants() - before
     domain.close()
     assert descendants() - before == set()
+
+
+def test_a_killed_parent_leaves_no_worker() -> None:
+    code = (
+        "import os, signal\nfrom domains.sandbox import Sandbox\nfrom domains.sql_executor import SqlExecutor\n"
+        f"box, sql = Sandbox(), SqlExecutor()\nbox.run({RIGHT!r}, {TESTS!r})\nsql.compare('SELECT 1', 'SELECT 1', [''])\n"
+        "pids = [w.process.pid for pool in (*box._pools.values(), sql._pool) for w in pool._idle]\n"
+        "print(*pids, flush=True)\nos.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    root = Path(__file__).parent.parent.parent
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False)
+    sessions = {int(pid) for pid in done.stdout.split()}
+    assert len(sessions) == 2, done.stderr
+    until = time.monotonic() + 20
+    while left := _in_sessions(sessions):
+        assert time.monotonic() < until, left
+        time.sleep(0.05)
+
+
+def _in_sessions(sessions: set[int]) -> list[int]:
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                fields = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(fields[3]) in sessions and fields[0] != "Z":
+                found.append(int(entry))
+    return found
 
 
 def test_protections_were_seen_to_hold(programming: Programming) -> None:
