@@ -19,7 +19,7 @@ from domains.data.pool import Entry, Loaded, Pool
 from domains.data.rows import DataError, Row, Source, read_rows
 
 AddFile = Callable[[Path], str]
-# Golds that do not determine their answer (found by `validate`): a LIMIT cuts a tie, or DISTINCT drops what is ordered by.
+# Golds that do not determine their answer (found by `validate`): a LIMIT cuts a tie, or DISTINCT drops the sort key.
 _AMBIGUOUS = {
     *("spider-train-6618", "spider-train-6619"),
     *("geography-726", "geography-727", "geography-728", "geography-754"),
