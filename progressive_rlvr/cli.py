@@ -111,7 +111,7 @@ def bound(
 ) -> None:
     """Bound the accuracy of a checkpoint on the sample of a run; prints one JSON object.
 
-    A message of the run's menu gets a certificate. A LoRA adapter is priced at 16 bits a parameter, for comparison only.
+    A message of the run's menu gets a certificate. A LoRA adapter is priced at 16 bits a parameter, to compare.
     """
     from progressive_rlvr.bound import bound_checkpoint
 

@@ -106,6 +106,7 @@ class Rlvr(Frozen):
     prompts: Positive = Field(16, description="prompts a step")
     samples: int = Field(8, ge=2, description="completions a prompt")
     learning_rate: Rate = 2e-3
+    weight_decay: float = Field(0.0, ge=0, description="pull to zero a step, as a share of the learning rate")
     rank: Positive = 8
 
 
@@ -114,7 +115,8 @@ class Distill(Frozen):
 
     steps: Positive = 40
     prompts: Positive = 128
-    learning_rate: Rate = 3e-2
+    learning_rate: Rate = 4e-2
+    weight_decay: float = Field(0.5, ge=0, description="pull of v to zero a step, as a share of the learning rate")
 
 
 class TinyLora(Frozen):
@@ -123,13 +125,15 @@ class TinyLora(Frozen):
     steps: Positive = 25
     prompts: Positive = 16
     samples: int = Field(8, ge=2)
-    learning_rate: Rate = 2e-2
+    learning_rate: Rate = 1e-2
+    weight_decay: float = Field(0.5, ge=0, description="pull of v to zero a step, as a share of the learning rate")
 
 
 class Quantize(Frozen):
     """Rounding v to the grids of the menu."""
 
     candidates_on: Positive = Field(2000, description="prompts of the sample on which candidates are compared")
+    max_bits: float | None = Field(None, gt=0, description="longer messages are not considered")
 
 
 class Stages(Frozen):

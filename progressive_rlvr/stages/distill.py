@@ -15,7 +15,7 @@ from trl import DistillationConfig, DistillationTrainer
 from progressive_rlvr.chain import Chain
 from progressive_rlvr.decoder import get_vector, inject
 from progressive_rlvr.policies import write_vector
-from progressive_rlvr.stages.training import Recorder, arguments, end_tokens, prompts, train
+from progressive_rlvr.stages.training import Recorder, arguments, end_tokens, optimizer, prompts, train
 
 
 def run(chain: Chain, previous: Path | None, folder: Path) -> dict[str, Any]:
@@ -30,14 +30,13 @@ def run(chain: Chain, previous: Path | None, folder: Path) -> dict[str, Any]:
         model=student,
         teacher_model=teacher,
         args=DistillationConfig(
-            **arguments(
-                chain, folder, steps=settings.steps, batch=settings.prompts, learning_rate=settings.learning_rate
-            ),
+            **arguments(chain, folder, steps=settings.steps, batch=settings.prompts),
             beta=1.0,
         ),
         train_dataset=prompts(chain),
         processing_class=chain.tokenizer,
         callbacks=[Recorder(chain, "distill")],
+        optimizers=(optimizer(student, settings), None),
     )
     train(trainer, folder)
     v = get_vector(student)

@@ -27,7 +27,7 @@ def run(chain: Chain, previous: Path | None, folder: Path) -> dict[str, Any]:
     """Write `message.bin`."""
     assert previous is not None
     v = read_vector(previous)
-    menu, n = chain.menu, chain.config.sample.n
+    menu, n, limit = chain.menu, chain.config.sample.n, chain.config.stages.quantize.max_bits
     tried = min(chain.config.stages.quantize.candidates_on, n)
     model = chain.certified_model()
     engine = HfEngine(model, chain.tokenizer)
@@ -39,7 +39,9 @@ def run(chain: Chain, previous: Path | None, folder: Path) -> dict[str, Any]:
         try:
             message = menu.encode(index, q)
         except SupportError:
-            continue  # a value beyond the radius of this entry's code
+            continue  # a value beyond the bound of this entry's code
+        if limit is not None and menu.bits(index, q) > limit:
+            continue
         if menu.decode(message) != (index, q):
             raise UserError(f"the message for {entry.name} does not decode to the integers that were encoded")
         with replaced(model, decode_message(model, menu, message, chain.prior)):
@@ -58,9 +60,9 @@ def run(chain: Chain, previous: Path | None, folder: Path) -> dict[str, Any]:
         if best is None or expected > best[0]:
             best = expected, message, candidate
     if best is None:
-        largest = float(v.abs().max())
         raise UserError(
-            f"no entry of the menu can hold the vector (largest |v| {largest:.3g}): add a larger step or bound"
+            f"no entry of the menu codes the vector (largest |v| {float(v.abs().max()):.3g}) within the bound of its code "
+            f"and max_bits {limit}: add a larger step"
         )
     write_atomic(folder / MESSAGE_FILE, best[1])
     return {"candidates": len(menu.entries), "compared_on": tried, **best[2]}

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
+import torch
 from datasets import Dataset
 from transformers import (
     PreTrainedModel,
@@ -20,7 +21,7 @@ from transformers import (
 from trl import GRPOConfig, GRPOTrainer
 
 from progressive_rlvr.chain import Chain
-from progressive_rlvr.config import Rlvr, StageName, TinyLora
+from progressive_rlvr.config import Distill, Rlvr, StageName, TinyLora
 from progressive_rlvr.engines.base import cut
 from progressive_rlvr.engines.hf import stop_tokens
 from progressive_rlvr.stages.stage import CHECKPOINTS
@@ -63,10 +64,8 @@ class Recorder(TrainerCallback):
             self.chain.metrics.append(self.kind, state.global_step, state.max_steps, seconds=seconds, **values)
 
 
-def arguments(chain: Chain, folder: Path, *, steps: int, batch: int, learning_rate: float) -> dict[str, Any]:
-    """Arguments that `GRPOConfig` and `DistillationConfig` have in common: `steps` updates of `batch` completions
-    each.
-    """
+def arguments(chain: Chain, folder: Path, *, steps: int, batch: int) -> dict[str, Any]:
+    """Arguments that `GRPOConfig` and `DistillationConfig` share: `steps` updates of `batch` completions each."""
     stages = chain.config.stages
     micro = min(stages.micro_batch or batch, batch)
     every = stages.checkpoint_every
@@ -75,9 +74,8 @@ def arguments(chain: Chain, folder: Path, *, steps: int, batch: int, learning_ra
         "max_steps": steps,
         "per_device_train_batch_size": micro,
         "gradient_accumulation_steps": batch // micro,
-        "learning_rate": learning_rate,
-        "lr_scheduler_type": "constant",
-        "weight_decay": 0.0,
+        # Adam's steps have the same size in directions that do not matter: wandering there costs bits.
+        "lr_scheduler_type": "linear",
         "temperature": chain.settings.temperature,
         "max_completion_length": chain.settings.max_new_tokens,
         "seed": chain.config.seed,
@@ -134,15 +132,22 @@ def train_grpo(
         model=model,
         reward_funcs=reward(chain, end_tokens(chain, model)),
         args=GRPOConfig(
-            **arguments(chain, folder, steps=settings.steps, batch=batch, learning_rate=settings.learning_rate),
+            **arguments(chain, folder, steps=settings.steps, batch=batch),
             num_generations=settings.samples,
         ),
         train_dataset=prompts(chain),
         processing_class=chain.tokenizer,
         callbacks=[Recorder(chain, kind)],
+        optimizers=(optimizer(model, settings), None),
     )
     train(trainer, folder)
     return {"steps": settings.steps, "completions": settings.steps * batch}
+
+
+def optimizer(model: PreTrainedModel, settings: Rlvr | Distill | TinyLora) -> torch.optim.Optimizer:
+    """AdamW on what is trainable. (`Trainer` makes its own leave parameters out of weight decay by their names.)"""
+    trainable = [p for p in model.parameters() if p.requires_grad]
+    return torch.optim.AdamW(trainable, lr=settings.learning_rate, weight_decay=settings.weight_decay)
 
 
 def train(trainer: Trainer, folder: Path) -> None:

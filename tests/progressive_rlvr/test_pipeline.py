@@ -1,4 +1,4 @@
-"""The whole path on the real pocket model: certificate, repetition, kills, tampering, bad input, as users meet it.
+"""The whole path on the real pocket model: certificate, repetition, kills, tampering, bad input, as users meet it."""
 
 from __future__ import annotations
 
