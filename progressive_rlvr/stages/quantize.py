@@ -61,8 +61,8 @@ def run(chain: Chain, previous: Path | None, folder: Path) -> dict[str, Any]:
             best = expected, message, candidate
     if best is None:
         raise UserError(
-            f"no entry of the menu codes the vector (largest |v| {float(v.abs().max()):.3g}) within the bound of its code "
-            f"and max_bits {limit}: add a larger step"
+            f"no entry of the menu codes the vector (largest |v| {float(v.abs().max()):.3g}) within the bound of its "
+            f"code and max_bits {limit}: add a larger step"
         )
     write_atomic(folder / MESSAGE_FILE, best[1])
     return {"candidates": len(menu.entries), "compared_on": tried, **best[2]}
