@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 from peft import LoraConfig, get_peft_model
 
+from pacbayes.canonical import write_atomic
 from progressive_rlvr.chain import Chain
 from progressive_rlvr.stages.training import train_grpo
 
@@ -25,5 +27,13 @@ def run(chain: Chain, previous: Path | None, folder: Path) -> dict[str, Any]:
     summary = train_grpo(chain, model, settings, "rlvr", folder)
     model.save_pretrained(folder)
     (folder / "README.md").unlink()  # a model card with nothing in it
+    _sort_targets(folder / "adapter_config.json")
     parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
     return {**summary, "parameters": parameters, "bits_bfloat16": 16 * parameters}
+
+
+def _sort_targets(path: Path) -> None:
+    """`peft` writes the target modules as a set, in an order that differs from process to process."""
+    config = json.loads(path.read_text())
+    config["target_modules"] = sorted(config["target_modules"])
+    write_atomic(path, json.dumps(config, indent=1, sort_keys=True).encode() + b"\n")

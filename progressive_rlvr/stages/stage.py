@@ -70,7 +70,8 @@ def run_stage(chain: Chain, kind: StageName, previous: StageResult | None) -> St
     write_atomic(done, canonical_json(record))
     shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
     (folder / BEGUN).unlink()
-    return StageResult(kind, folder, summary)
+    # As a resumed run will read it: canonical JSON has no 1.0, only 1.
+    return StageResult(kind, folder, check_stage(folder, inputs)["summary"])
 
 
 def check_stage(folder: Path, inputs: dict[str, Any] | None = None) -> dict[str, Any]:
