@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from transformers import set_seed
+
 from pacbayes.canonical import canonical_json, digest, file_digest, write_atomic
 from progressive_rlvr.chain import Chain
 from progressive_rlvr.config import STAGES, StageName
@@ -63,6 +65,7 @@ def run_stage(chain: Chain, kind: StageName, previous: StageResult | None) -> St
     if done.exists():
         return StageResult(kind, folder, check_stage(folder, inputs)["summary"])
     _begin(folder, inputs)
+    set_seed(chain.config.seed)  # before the stage makes its model: adapters start from random numbers
     runner: Runner = importlib.import_module(f"progressive_rlvr.stages.{kind}").run
     summary = runner(chain, previous.folder if previous else None, folder)
     outputs = {str(f.relative_to(folder)): file_digest(f) for f in sorted(_outputs(folder))}
