@@ -41,9 +41,7 @@ class _Ledger(Frozen):
 
     @classmethod
     def of(cls, lines: Iterable[tuple[str, float | Decimal, str]]) -> Self:
-        """A ledger from (name, value, why);
-        values are upper limits already and are rounded up once more to the unit's decimals.
-        """
+        """A ledger from (name, value, why): upper limits, rounded up once more to the unit's decimals."""
         rounded = tuple(Line(name=name, value=round_up(value, cls.places), why=why) for name, value, why in lines)
         return cls(lines=rounded, total=float(sum(Decimal(repr(line.value)) for line in rounded)))
 
@@ -88,9 +86,7 @@ class BitLedger(_Ledger):
 
 
 class DeltaLedger(_Ledger):
-    """δ: each line is the probability with which one statement may fail;
-    by the union bound the total is that of any failing.
-    """
+    """δ: each line is the probability that one statement fails; by the union bound the total is that of any."""
 
     unit: ClassVar[str] = "delta"
     places: ClassVar[int] = DELTA_PLACES

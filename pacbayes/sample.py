@@ -14,7 +14,6 @@ Locks hold no time, path, run name, training seed or hardware: running the same 
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -32,6 +31,7 @@ from pacbayes.bounds import ACCURACY_BOUNDS
 from pacbayes.canonical import CanonicalError, canonical_json, digest, parse_json, write_atomic
 from pacbayes.codes import Menu, MenuEntry
 from pacbayes.gumbel import SPECIFICATION
+from pacbayes.ledger import bits_of
 from pacbayes.schema import DecimalFraction, FileName, Frozen, HexDigest, Name, Text, first_difference, one_line
 
 MAXIMUM_PROMPTS = 10_000_000
@@ -364,9 +364,8 @@ def attempt_weight(number: int) -> Fraction:
 
 
 def attempt_bits(number: int) -> float:
-    """What the t-th sample of the same claim pays: -log2 w_t bits (0.0931 for the first, 5 for the second)."""
-    weight = attempt_weight(number)
-    return math.log2(weight.denominator) - math.log2(weight.numerator)
+    """What the t-th sample of a claim pays: -log2 w_t bits, rounded up (0.0931 for the first, 5 for the second)."""
+    return bits_of(attempt_weight(number))
 
 
 # --- files --------------------------------------------------------------------------------------------------

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from importlib.metadata import version
 from pathlib import Path
 
 from transformers import PreTrainedModel
 
-from pacbayes.canonical import file_digest
+from pacbayes.canonical import file_digest, write_atomic
 from pacbayes.certificate import Engine, build_certificate, write_certificate
 from progressive_rlvr.chain import Chain
 from progressive_rlvr.decoder import tensors_digest
@@ -36,7 +35,7 @@ def engine_record(chain: Chain, model: PreTrainedModel) -> Engine:
 def certify(chain: Chain, stages: list[StageResult]) -> Path:
     """Evaluate, build and write the certificate; returns its file."""
     message = chain.folder / MESSAGE_FILE
-    shutil.copyfile(stages[-1].folder / MESSAGE_FILE, message)
+    write_atomic(message, (stages[-1].folder / MESSAGE_FILE).read_bytes())
     evidence = evaluate(chain, stages)
     model = chain.certified_model()
     weights = decode_message(model, chain.menu, message.read_bytes(), chain.prior)

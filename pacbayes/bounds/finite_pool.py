@@ -109,9 +109,8 @@ def unseen_losses_upper(
     """Upper limit of the losses, realised or expected, among the items not drawn.
 
     Expected: the realised losses of the unseen part are a sum of independent zero-one variables, whose median is
-        within one
-    of its mean. So if the mean exceeded the limit, the realised count would, with probability 1/2 and by noise
-    independent of the sample, exceed L+ at half the failure probability.
+    within one of its mean. So if the mean exceeded the limit, the realised count would, with probability 1/2 and by
+    noise independent of the sample, exceed L+ at half the failure probability.
     """
     if outcome == "realised":
         return pool_losses_upper(losses, n, population, log_eta=log_eta) - losses

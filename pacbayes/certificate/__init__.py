@@ -2,8 +2,7 @@
 
 :func:`build_certificate` counts everything from the files. :func:`verify_certificate` (level V0) does it again from the
 files at hand and compares every number, without a model and without torch. What it cannot see from files, such as when
-the method was
-locked, :func:`not_checked` lists.
+the method was locked, :func:`not_checked` lists.
 """
 
 from pacbayes.certificate.assembly import build_certificate, decode_message

@@ -8,9 +8,9 @@ dimension it sums to one by construction, and the arithmetic coder reaches -log2
     fixed      all integers from low to high alike
     laplace    two-sided geometric, frequency of k about ratio^|k|
     gaussian   frequency of k about ratio^(k^2)
-    adaptive   learns the frequencies from the values already sent: no codebook and no histogram travels with the
-    message sparse     whether a coordinate is zero (learned), then its value mixture    several codes at declared
-    probabilities: at most log2(1/probability) bits more than the best of them
+    adaptive   learns the frequencies from the values already sent: no codebook, no histogram in the message
+    sparse     whether a coordinate is zero (learned), then its value
+    mixture    several codes at declared probabilities: at most log2(1/probability) bits more than the best
 
 All of it is integer arithmetic, so that encoder and decoder agree on every platform.
 
