@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from small_runs import ENVIRONMENT, STAGES, command, prlvr, write_config
 
 from pacbayes.bounds import certified_accuracy
 from pacbayes.certificate import read_certificate
 from progressive_rlvr.metrics import Metrics
-from runs import ENVIRONMENT, STAGES, command, prlvr, write_config
 
 
 @pytest.fixture(scope="module")
