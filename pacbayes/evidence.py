@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from pacbayes.canonical import CanonicalError, canonical_json, digest, is_digest, parse_json, write_atomic
 from pacbayes.sample import SampleLock
 
-Split = Literal["sample", "heldout"]
+Split = Literal["sample", "heldout", "fresh"]
 SCHEMA_NAME: Final = "prlvr/evidence/1"
 INFRASTRUCTURE_REASONS: Final = frozenset({"timeout", "memory", "crashed"})
 """Reasons that may be the machine's fault and not the policy's."""
@@ -56,11 +56,11 @@ class Outcome:
 
     Attributes:
         policy: name of the policy, such as "base" or "coded".
-        split: "sample" (the n certified prompts) or "heldout".
-        index: position of the prompt in that split of the sample lock, from 0.
+        split: "sample" (the n certified prompts), "heldout", or "fresh" (unlabelled, of a transfer lock).
+        index: position of the prompt in that split of the lock, from 0.
         prompt_digest, occurrence: as the lock has them for this index.
         draw: which of the M completions, from 0.
-        correct: the verifier's verdict.
+        correct: the verifier's verdict; False where there is no label.
         reason: the verifier's typed reason, in lower case.
         tokens: number of tokens generated.
         completion: the text that the verifier read.
@@ -208,8 +208,8 @@ def collect(sample_lock: str, policies: Mapping[str, str], outcomes: Iterable[Ou
     for outcome in outcomes:
         if outcome.policy not in policies:
             raise EvidenceError(f"{outcome.place}: the policy has no digest")
-        if outcome.split not in ("sample", "heldout"):
-            raise EvidenceError(f"{outcome.place}: a split is called sample or heldout")
+        if outcome.split not in ("sample", "heldout", "fresh"):
+            raise EvidenceError(f"{outcome.place}: a split is called sample, heldout or fresh")
         if outcome.index < 0 or outcome.draw < 0 or outcome.occurrence < 0 or outcome.tokens < 0:
             raise EvidenceError(f"{outcome.place}: negative index, draw, occurrence or number of tokens")
         first = rows.setdefault(outcome.key, outcome)

@@ -14,8 +14,8 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from pacbayes.declarations import MAXIMUM_PROMPTS
 from pacbayes.sample import (
-    MAXIMUM_PROMPTS,
     FinitePool,
     HasDigests,
     Lock,

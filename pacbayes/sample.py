@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from fractions import Fraction
@@ -30,15 +30,39 @@ from pydantic import Field, model_validator
 from pacbayes.bounds import ACCURACY_BOUNDS
 from pacbayes.canonical import CanonicalError, canonical_json, digest, parse_json, write_atomic
 from pacbayes.codes import Menu, MenuEntry
+from pacbayes.declarations import (
+    ACCURACY_SHARE,
+    DISAGREEMENT_SHARE,
+    GAIN_SHARES,
+    HOLDOUT_SHARE,
+    KNOWN_SHARES,
+    MAXIMUM_PROMPTS,
+    STUDENT_SHARE,
+    Joint,
+    PriorData,
+    Transfer,
+)
+from pacbayes.declarations import DeltaShare as DeltaShare  # part of the lock, and imported with it
 from pacbayes.gumbel import SPECIFICATION
 from pacbayes.ledger import bits_of
-from pacbayes.schema import DecimalFraction, FileName, Frozen, HexDigest, Name, Text, first_difference, one_line
+from pacbayes.schema import (
+    DecimalFraction,
+    Extended,
+    FileName,
+    Frozen,
+    HexDigest,
+    Name,
+    Text,
+    first_difference,
+    one_line,
+)
 
-MAXIMUM_PROMPTS = 10_000_000
-ACCURACY_SHARE = "accuracy"
-"""Name of the share of δ that the certified accuracy may fail with."""
-GAIN_SHARES = ("base accuracy", "paired gain")
-"""Names of the shares of δ that a certified gain over the base model spends beside the accuracy's."""
+POOL_STATEMENTS: Mapping[str, tuple[tuple[str, str], ...]] = {
+    "hypergeometric": (("unseen", "realised"), ("unseen", "expected"), ("pool", "realised")),
+    "binomial": (("pool", "expected"),),
+    "betting": (("pool", "expected"), ("pool", "realised"), ("unseen", "realised")),
+}
+"""By bound: what can be said of a finite pool, (part, outcome); the first is meant where the lock names none."""
 MAXIMUM_DIMENSION = 10_000  # decoding takes quadratic time; a lock of any origin must not keep a verifier busy for ever
 
 
@@ -89,19 +113,32 @@ class Iid(Frozen):
     kind: Literal["iid"] = "iid"
 
 
-class FinitePool(Frozen):
-    """The prompts are a uniform subset of a pool that was committed before the draw."""
+class FinitePool(Extended):
+    """The prompts are a uniform subset of a pool that was committed before the draw.
+
+    ``part`` and ``outcome`` say what is certified, the whole pool or the part not drawn, under the committed noise or
+    on average; where both are absent it is the first of `POOL_STATEMENTS`.
+    """
+
+    added: ClassVar[frozenset[str]] = frozenset({"part", "outcome"})
 
     kind: Literal["finite_pool"] = "finite_pool"
     pool_digest: HexDigest
     pool_size: Annotated[int, Field(ge=1, le=MAXIMUM_PROMPTS)]
+    part: Literal["pool", "unseen"] | None = None
+    outcome: Literal["realised", "expected"] | None = None
 
+    @model_validator(mode="after")
+    def _both_or_none(self) -> Self:
+        if (self.part is None) != (self.outcome is None):
+            raise ValueError("part and outcome of a pool's statement are declared together")
+        return self
 
-class DeltaShare(Frozen):
-    """The part of δ that one statement may fail with, as a decimal text such as "0.05"."""
-
-    name: Name
-    value: DecimalFraction
+    def statement(self, bound: str) -> tuple[str, str]:
+        """(part, outcome) of what is certified by a bound of `POOL_STATEMENTS`."""
+        if self.part is None or self.outcome is None:
+            return POOL_STATEMENTS[bound][0]
+        return self.part, self.outcome
 
 
 class Reported(Frozen):
@@ -128,14 +165,17 @@ class Lock(Frozen):
         return copied
 
 
-class MethodLock(Lock):
+class MethodLock(Lock, Extended):
     """Everything that is fixed before the prompts are drawn.
 
     ``prompts`` is n and ``draws`` is M of the bound; ``heldout`` fresh prompts are scored beside them. ``bit_lines``
-    names the lines that the bit ledger will have; ``delta_shares`` add up to at most ``delta``.
+    names the lines that the bit ledger will have; ``delta_shares`` add up to at most ``delta``, and each is the share
+    of a statement that the lock declares: the accuracy, a gain (two shares), the hold-out, a ``transfer``. ``joint``
+    declares a statement over several domains, ``prior_data`` the labelled prompts that the prior was made from.
     """
 
     kind_of_lock: ClassVar[str] = "method lock"
+    added: ClassVar[frozenset[str]] = frozenset({"transfer", "joint", "prior_data"})
 
     schema_: Annotated[Literal["prlvr/method-lock/1"], Field(alias="schema")] = "prlvr/method-lock/1"
     purpose: Literal["certificate", "development"]
@@ -155,6 +195,9 @@ class MethodLock(Lock):
     bound: Name
     menu: Annotated[tuple[MenuEntry, ...], Field(strict=False, min_length=1)]
     reported: Reported
+    transfer: Transfer | None = None
+    joint: Joint | None = None
+    prior_data: PriorData | None = None
 
     @property
     def claim_key(self) -> str:
@@ -196,6 +239,11 @@ class MethodLock(Lock):
             if entry.dimension > MAXIMUM_DIMENSION:
                 raise ValueError(f"menu entry {entry.name!r} has more than {MAXIMUM_DIMENSION:,} integers")
         self._check_bound()
+        self._check_shares()
+        self._check_transfer()
+        self._check_joint()
+        if self.prior_data and isinstance(self.design, FinitePool):
+            raise ValueError("a prior may depend on all of a finite pool: prior_data is for the iid design")
         if isinstance(self.design, FinitePool) and self.prompts + self.heldout > self.design.pool_size:
             raise ValueError(
                 f"{self.prompts} + {self.heldout} prompts do not fit into a pool of {self.design.pool_size}"
@@ -213,29 +261,80 @@ class MethodLock(Lock):
 
     def _check_bound(self) -> None:
         """The bound must be valid for the design, the number of draws and what is claimed."""
-        pool = isinstance(self.design, FinitePool)
-        known = ("binomial", "betting", "hypergeometric") if pool else tuple(ACCURACY_BOUNDS)
+        known = tuple(POOL_STATEMENTS) if isinstance(self.design, FinitePool) else tuple(ACCURACY_BOUNDS)
         if self.bound not in known:
             raise ValueError(
                 f"for the design {self.design.kind} the bound is one of {', '.join(known)}, got {self.bound!r}"
             )
+        if self.draws > 1 and self.bound != "betting":
+            raise ValueError(f"{self.draws} draws per prompt need the bound 'betting', got {self.bound!r}")
+        if isinstance(self.design, FinitePool):
+            part, outcome = self.design.statement(self.bound)
+            if (part, outcome) not in POOL_STATEMENTS[self.bound]:
+                can = ", ".join(" ".join(pair) for pair in POOL_STATEMENTS[self.bound])
+                raise ValueError(f"the bound {self.bound!r} can certify {can}; the lock asks for {part} {outcome}")
+            if part == "unseen" and self.prompts == self.design.pool_size:
+                raise ValueError(f"the bound {self.bound!r} is about the prompts that were not drawn, and all were")
+
+    def _check_shares(self) -> None:
+        """Every share of δ belongs to a statement, and every statement has its share."""
+        for share in self.delta_shares:
+            if share.name not in KNOWN_SHARES:
+                raise ValueError(
+                    f"no statement uses a share of delta called {share.name!r}; "
+                    f"the shares are {', '.join(map(repr, KNOWN_SHARES))}"
+                )
         if not self.share(ACCURACY_SHARE):
             raise ValueError(f"no share of delta is called {ACCURACY_SHARE!r}")
+        iid = isinstance(self.design, Iid)
         if any(self.share(name) for name in GAIN_SHARES):
             whole = all(self.share(name) for name in GAIN_SHARES)
-            if not whole or pool or self.draws > 1 or self.bound != "binomial":
+            if not whole or not iid or self.draws > 1 or self.bound != "binomial":
                 raise ValueError(
                     f"a gain takes the shares of delta {' and '.join(map(repr, GAIN_SHARES))}, "
                     "the iid design, one draw and the binomial bound"
                 )
-        if self.draws > 1 and self.bound != "betting":
-            raise ValueError(f"{self.draws} draws per prompt need the bound 'betting', got {self.bound!r}")
-        if (
-            self.bound == "hypergeometric"
-            and isinstance(self.design, FinitePool)
-            and self.prompts == self.design.pool_size
-        ):
-            raise ValueError("the bound 'hypergeometric' is about the prompts that were not drawn, and all were")
+        if self.share(HOLDOUT_SHARE) and (not self.heldout or not iid or self.draws > 1):
+            raise ValueError(
+                f"the share of delta {HOLDOUT_SHARE!r} takes held-out prompts, the iid design and one draw"
+            )
+
+    def _check_transfer(self) -> None:
+        """A transfer needs its shares of δ, and prompts to compare on that nobody has used."""
+        shares = self.share(STUDENT_SHARE), self.share(DISAGREEMENT_SHARE)
+        if self.transfer is None:
+            if any(shares):
+                name = STUDENT_SHARE if shares[0] else DISAGREEMENT_SHARE
+                raise ValueError(f"the share of delta {name!r} is for a transfer, and the lock declares none")
+            return
+        if not shares[1]:
+            raise ValueError(f"a transfer takes a share of delta called {DISAGREEMENT_SHARE!r}")
+        if not isinstance(self.design, FinitePool):
+            if shares[0] or self.transfer.drawn != "population":
+                raise ValueError(
+                    "under the iid design a transfer draws from the population, and its student's event is that of "
+                    f"the share {ACCURACY_SHARE!r}"
+                )
+        elif not shares[0] or self.transfer.drawn != "unseen" or self.draws > 1:
+            raise ValueError(
+                f"on a finite pool a transfer takes a share of delta called {STUDENT_SHARE!r}, draws from the unseen "
+                "part and is for one draw per prompt"
+            )
+        elif self.transfer.prompts > self.design.pool_size - self.prompts:
+            raise ValueError(
+                f"{self.transfer.prompts} prompts to compare on do not fit into the unseen part of the pool, "
+                f"{self.design.pool_size - self.prompts} prompts"
+            )
+
+    def _check_joint(self) -> None:
+        """A joint statement is about the reported domains, and this domain's share of it is its δ."""
+        if self.joint is None:
+            return
+        if not self.reported.jointly or self.joint.domains != self.reported.domains:
+            raise ValueError("a joint statement is about all reported domains, in their order, reported jointly")
+        own = next(share.delta for share in self.joint.shares if share.domain == self.claim.domain)
+        if Decimal(own) != Decimal(self.delta):
+            raise ValueError(f"the joint statement gives {self.claim.domain} a delta of {own}, the lock {self.delta}")
 
 
 class LockedItem(Frozen):
@@ -281,12 +380,8 @@ class SampleLock(Lock):
             raise ValueError("the seed does not follow from the method's digest and the beacon")
         if (self.previous is None) != (self.attempt <= 1):
             raise ValueError(f"attempt {self.attempt} {'needs' if self.attempt > 1 else 'has no'} previous attempt")
-        for split, items in (("items", self.items), ("heldout", self.heldout)):
-            for index, (item, expected) in enumerate(zip(items, _occurrences(items), strict=True)):
-                if item.occurrence != expected:
-                    raise ValueError(
-                        f"{split}[{index}] is occurrence {expected} of its prompt, the lock says {item.occurrence}"
-                    )
+        check_occurrences("items", self.items)
+        check_occurrences("heldout", self.heldout)
         return self
 
     def split(self, name: str) -> tuple[LockedItem, ...]:
@@ -308,6 +403,15 @@ class SampleLock(Lock):
         ):
             if len(found) != expected:
                 raise LockError(f"the method lock declares {expected} {what}, the sample lock holds {len(found)}")
+        if method.prior_data is not None:
+            of_prior = set(method.prior_data.prompts)
+            for what, found in (("prompts", self.items), ("held-out prompts", self.heldout)):
+                for index, item in enumerate(found):
+                    if item.prompt_digest in of_prior:
+                        raise LockError(
+                            f"the prior was made from data that the sample holds: number {index} of the {what}, "
+                            f"{item.prompt_digest[:12]}…"
+                        )
         if (self.attempt == 0) != (method.purpose == "development"):
             raise LockError(f"attempt number {self.attempt} does not fit the purpose {method.purpose!r}")
 
@@ -317,6 +421,13 @@ def _occurrences(items: Iterable[HasDigests]) -> Iterator[int]:
     for item in items:
         yield seen[item.prompt_digest]
         seen[item.prompt_digest] += 1
+
+
+def check_occurrences(name: str, items: Sequence[LockedItem]) -> None:
+    """Raise ValueError unless every item counts the earlier items with its prompt; ``name`` is used in messages."""
+    for index, (item, expected) in enumerate(zip(items, _occurrences(items), strict=True)):
+        if item.occurrence != expected:
+            raise ValueError(f"{name}[{index}] is occurrence {expected} of its prompt, the lock says {item.occurrence}")
 
 
 def lock_items(items: Iterable[HasDigests]) -> tuple[LockedItem, ...]:
@@ -371,6 +482,7 @@ def attempt_bits(number: int) -> float:
 # --- files --------------------------------------------------------------------------------------------------
 
 LockType = TypeVar("LockType", bound=Lock)
+NumberedLock = TypeVar("NumberedLock", bound=Lock)
 
 
 def write_lock(path: str | os.PathLike[str], lock: Lock) -> None:
@@ -425,7 +537,10 @@ def parse_lock(data: bytes, kind: type[LockType], *, name: str) -> LockType:
 
 
 class AttemptEntry(Frozen):
-    """One line of the log: one sample lock, chained to the one before it for the same claim."""
+    """One line of the log: one sample lock, chained to the one before it for the same claim.
+
+    Draws of a transfer are counted in the same way, each claim being one sample.
+    """
 
     schema_: Annotated[Literal["prlvr/attempt/1"], Field(alias="schema")] = "prlvr/attempt/1"
     claim: HexDigest
@@ -487,29 +602,42 @@ class AttemptLog:
 
         if method.purpose == "development":
             return lock(0, None)
+        return self.number(method.claim_key, method.digest, beacon, lock)
+
+    def number(
+        self, claim: str, key: str, beacon: str | None, lock: Callable[[int, str | None], NumberedLock]
+    ) -> NumberedLock:
+        """Number a draw of prompts among those of the same claim, and return its lock.
+
+        Args:
+            claim: digest under which draws are counted.
+            key: digest of what, with the beacon, determines the draw: the same again is the same draw.
+            beacon: the public random number, if there is one.
+            lock: makes the lock of the draw from its number (from 1) and the digest of the lock before it; what it
+                raises, it raises before anything is written.
+
+        Raises:
+            LockError: the log is damaged, or the same key and beacon were registered with other prompts.
+            OSError: the log cannot be written.
+        """
         with self._open() as descriptor:
-            earlier = [entry for entry in self._read(descriptor) if entry.claim == method.claim_key]
+            earlier = [entry for entry in self._read(descriptor) if entry.claim == claim]
             for entry in earlier:
-                if (entry.method, entry.beacon) == (method.digest, beacon):
-                    sample = lock(entry.number, entry.previous)
-                    if sample.digest != entry.sample:
+                if (entry.method, entry.beacon) == (key, beacon):
+                    found = lock(entry.number, entry.previous)
+                    if found.digest != entry.sample:
                         raise LockError(
                             f"attempt {entry.number} was registered in {self.path} with other prompts or golds "
                             "for the same method and beacon"
                         )
-                    return sample
-            previous = earlier[-1].sample if earlier else None
-            sample = lock(len(earlier) + 1, previous)
+                    return found
+            number, previous = len(earlier) + 1, earlier[-1].sample if earlier else None
+            drawn = lock(number, previous)
             entry = AttemptEntry(
-                claim=method.claim_key,
-                number=sample.attempt,
-                method=method.digest,
-                beacon=beacon,
-                sample=sample.digest,
-                previous=previous,
+                claim=claim, number=number, method=key, beacon=beacon, sample=drawn.digest, previous=previous
             )
             self._append(descriptor, canonical_json(entry.to_json()) + b"\n")
-            return sample
+            return drawn
 
     def entries(self) -> list[AttemptEntry]:
         """All attempts in the log, oldest first. Raises LockError if a line or the chain is damaged."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import pydantic
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 from pacbayes.canonical import canonical_json
 
@@ -32,6 +32,19 @@ class Frozen(pydantic.BaseModel):
     def to_bytes(self) -> bytes:
         """The canonical JSON (RFC 8785) of :meth:`to_json`."""
         return canonical_json(self.to_json())
+
+
+class Extended(Frozen):
+    """A model to which fields were added after files of it were written.
+
+    An added field that is absent is left out of the JSON, so that the digests of older files stand.
+    """
+
+    added: ClassVar[frozenset[str]]
+
+    @model_serializer(mode="wrap")
+    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {key: value for key, value in handler(self).items() if value is not None or key not in self.added}
 
 
 def one_line(error: pydantic.ValidationError) -> str:

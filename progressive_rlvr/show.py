@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, Tim
 from rich.progress import Progress as Bars
 from rich.table import Table
 
-from pacbayes.certificate import not_checked, read_certificate, verify_certificate
+from pacbayes.certificate import not_checked_in, read_certificate, verify_certificate
 from progressive_rlvr.config import RunConfig, StageName, load_config
 from progressive_rlvr.errors import UserError
 from progressive_rlvr.metrics import Metrics
@@ -105,7 +105,7 @@ def check_lines(certificate: Path, as_json: bool) -> bool:
     """Verify a certificate at level V0, print every check, and say whether all held."""
     checks = verify_certificate(certificate)
     ok = all(check.ok for check in checks)
-    open_questions = list(not_checked(read_certificate(certificate))) if ok else []
+    open_questions = not_checked_in(certificate) if ok else []
     if as_json:
         typer.echo(
             json.dumps(

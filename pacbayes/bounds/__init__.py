@@ -1,6 +1,11 @@
 """Bounds on the accuracy of a policy on new prompts: tails inverted in log space, rounded against the claim."""
 
-from pacbayes.bounds.accuracy import ACCURACY_BOUNDS, certified_accuracy, certified_mean_accuracy
+from pacbayes.bounds.accuracy import (
+    ACCURACY_BOUNDS,
+    certified_accuracy,
+    certified_mean_accuracy,
+    certified_unseen_mean_accuracy,
+)
 from pacbayes.bounds.betting import STAKES, betting_mean_lower, betting_mean_lower_from_counts
 from pacbayes.bounds.binomial import binomial_risk_lower, binomial_risk_upper, log_failure_probability
 from pacbayes.bounds.concentration import (
@@ -26,6 +31,7 @@ from pacbayes.bounds.statements import (
     JointClaim,
     PairedCounts,
     certified_gain,
+    disagreement_upper,
     holdout_accuracy,
     joint_accuracies,
     transfer_accuracy,
@@ -48,6 +54,8 @@ __all__ = [
     "certified_gain",
     "certified_mean_accuracy",
     "certified_pool_accuracy",
+    "certified_unseen_mean_accuracy",
+    "disagreement_upper",
     "expected_pool_risk_upper",
     "gaussian_kl",
     "hoeffding_risk_upper",

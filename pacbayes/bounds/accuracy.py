@@ -1,6 +1,8 @@
 """Certified accuracy: from losses on the sample and bits of the message to a number for new prompts."""
 
+import math
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from types import MappingProxyType
 from typing import Protocol
 
@@ -15,6 +17,7 @@ from pacbayes.bounds.concentration import (
     kl_risk_upper,
     maurer_seeger_risk_upper,
 )
+from pacbayes.bounds.inversion import round_down
 
 
 class AccuracyBound(Protocol):
@@ -89,3 +92,27 @@ def certified_mean_accuracy(rewards: ArrayLike, *, bits: float, delta: float, po
         raise ValueError("expected rewards in [0, 1]")
     means = draws.mean(axis=1) if draws.ndim == 2 else draws
     return betting_mean_lower(means, log_eta=log_failure_probability(bits, delta), population=population)
+
+
+def certified_unseen_mean_accuracy(rewards: ArrayLike, *, bits: float, delta: float, population: int) -> float:
+    """`certified_mean_accuracy` of the realised rewards of a pool's items that were not drawn; the same event.
+
+    The items drawn are known: what the whole pool has at least, less what they have, is left to the others.
+
+    Args:
+        rewards: shape (n, M) or (n,), in the order of drawing.
+        bits: -log2 of the policy's prior probability.
+        delta: probability with which the statement may fail, in (0, 1).
+        population: size of the pool, above n.
+
+    Raises:
+        ValueError: an argument is out of range.
+    """
+    draws = np.asarray(rewards, dtype=np.float64)
+    means = draws.mean(axis=1) if draws.ndim == 2 else draws
+    if population <= len(draws):
+        raise ValueError(f"expected a population above n, got population={population}, n={len(draws)}")
+    whole = certified_mean_accuracy(draws, bits=bits, delta=delta, population=population)
+    left = population * Fraction(whole) - Fraction(math.fsum(means)) - Fraction(len(means), 2**40)
+    share = max(Fraction(0), left / (population - len(means)))
+    return round_down(float(share))

@@ -55,7 +55,13 @@ class CertifiedGain:
 
 
 def certified_gain(
-    counts: PairedCounts, *, bits: float, delta_accuracy: float, delta_base: float, delta_paired: float
+    counts: PairedCounts,
+    *,
+    bits: float,
+    delta_accuracy: float,
+    delta_base: float,
+    delta_paired: float,
+    base_bits: float = 0.0,
 ) -> CertifiedGain:
     """Certified improvement over the base model under shared noise, failing with at most the sum of the three deltas.
 
@@ -67,8 +73,10 @@ def certified_gain(
         counts: verdicts on the sample, both policies under the same noise.
         bits: -log2 of the coded policy's prior probability.
         delta_accuracy: of the coded policy's accuracy; the same event as the accuracy certificate's at this delta.
-        delta_base: of the base model's accuracy (no bits: it was fixed beforehand).
+        delta_base: of the base model's accuracy.
         delta_paired: of the bet on the difference.
+        base_bits: what the base model's limit pays. It was fixed beforehand, so nothing for its name; but where
+            earlier samples were drawn for the same claim, -log2 of this attempt's weight (in `bits` it is included).
 
     Raises:
         ValueError: an argument is out of range or the deltas sum to 1 or more.
@@ -76,7 +84,9 @@ def certified_gain(
     _check_shares(accuracy=delta_accuracy, base=delta_base, paired=delta_paired)
     coded = certified_accuracy(counts.n - counts.won - counts.both, counts.n, bits=bits, delta=delta_accuracy)
     # The upper limit of the base's accuracy is the one of a "risk" whose losses are its right answers.
-    base = binomial_risk_upper(counts.lost + counts.both, counts.n, log_eta=log_failure_probability(0.0, delta_base))
+    base = binomial_risk_upper(
+        counts.lost + counts.both, counts.n, log_eta=log_failure_probability(base_bits, delta_base)
+    )
     half = betting_mean_lower_from_counts(
         (0.0, 0.5, 1.0),
         (counts.lost, counts.n - counts.won - counts.lost, counts.won),
@@ -116,6 +126,23 @@ def transfer_accuracy(
     log_eta, log_eta_differ = _transfer_levels(bits, delta_student, delta_differ, teachers)
     accuracy = binomial_risk_lower(n - losses, n, log_eta=log_eta)
     return max(0.0, _below(accuracy - binomial_risk_upper(differing, compared, log_eta=log_eta_differ)))
+
+
+def disagreement_upper(differing: int, compared: int, *, bits: float, delta: float) -> float:
+    """Upper limit of the probability that two policies differ, from fresh prompts; rounded up.
+
+    Holds for independent prompts, and for a uniform subset of a finite pool (the expected disagreement there).
+
+    Args:
+        differing: prompts on which they differ or cannot be compared.
+        compared: m, the fresh prompts, drawn after both policies were fixed.
+        bits: log2 of how many pairs of policies were compared, plus that of earlier samples.
+        delta: probability with which the statement may fail, in (0, 1).
+
+    Raises:
+        ValueError: an argument is out of range.
+    """
+    return expected_pool_risk_upper(differing, compared, log_eta=log_failure_probability(bits, delta))
 
 
 def transfer_pool_accuracy(

@@ -17,7 +17,7 @@ from pacbayes.bounds import (
     certified_gain,
     certified_mean_accuracy,
     certified_pool_accuracy,
-    holdout_accuracy,
+    certified_unseen_mean_accuracy,
     required_n,
 )
 from pacbayes.canonical import digest
@@ -41,12 +41,11 @@ from pacbayes.certificate.schema import (
 )
 from pacbayes.certificate.wording import assumptions, statement
 from pacbayes.codes import Menu
+from pacbayes.declarations import ACCURACY_SHARE, GAIN_SHARES, HOLDOUT_SHARE
 from pacbayes.evidence import Evidence, Split, parse_evidence
 from pacbayes.ledger import BitLedger, DeltaLedger, bits_of, delta_as_float
 from pacbayes.pool import Pool
 from pacbayes.sample import (
-    ACCURACY_SHARE,
-    GAIN_SHARES,
     FinitePool,
     MethodLock,
     SampleLock,
@@ -108,7 +107,7 @@ def assemble(
     engine: Engine,
     stages: Sequence[Mapping[str, JsonValue]],
 ) -> Certificate:
-    _check_parts(method, message, evidence, engine)
+    check_parts(method, message, evidence, engine)
     index, integers = decode_message(method, message)
     entry = method.menu[index]
     bits = bit_ledger(method, sample, index, integers)
@@ -120,9 +119,10 @@ def assemble(
         name=method.bound,
         losses=coded.n - coded.correct,
         n=method.prompts,
-        certified_accuracy=round_down(_certified(method, rewards, bits.total)),
+        certified_accuracy=round_down(certified(method, rewards, bits.total)),
     )
-    gain = _gain(method, sample, evidence, bits.total) if method.claims_gain else None
+    gain = _gain(method, sample, evidence, bits) if method.claims_gain else None
+    holdout = _holdout(method, bound, coded, bits)
     missing = {name: evidence.count(name, "sample", sample, draws=method.draws).missing for name in results}
     return Certificate(
         schema_="prlvr/certificate/1",
@@ -133,10 +133,10 @@ def assemble(
         population=method.claim.population,
         design=method.design.kind,
         n=method.prompts,
-        pool=_pool(method),
+        pool=pool_shown(method),
         draws=method.draws,
         delta=float(method.delta),
-        statement=statement(method, bound, results, gain),
+        statement=statement(method, bound, results, gain, holdout),
         bits=bits,
         deltas=deltas,
         bound=bound,
@@ -146,7 +146,7 @@ def assemble(
         distilled=results.get("distilled"),
         tinylora=results.get("tinylora"),
         gain=gain,
-        holdout=_holdout(method, bound, coded),
+        holdout=holdout,
         message=Message(hex=message.hex(), bits=8 * len(message), entry=entry.name, integers=tuple(integers)),
         stages=tuple(dict(stage) for stage in stages),
         attempt=Attempt(number=sample.attempt, previous=sample.previous),
@@ -179,7 +179,8 @@ def check_sample(method: MethodLock, sample: SampleLock, pool: Pool | None) -> N
         pool.check_draw(method, sample)
 
 
-def _check_parts(method: MethodLock, message: bytes, evidence: Evidence, engine: Engine) -> None:
+def check_parts(method: MethodLock, message: bytes, evidence: Evidence, engine: Engine) -> None:
+    """Raise CertificateError unless message, evidence and engine are those that the method lock is about."""
     if "coded" not in evidence.policies:
         raise CertificateError("the evidence has no policy 'coded', the one that the message decodes to")
     if evidence.policies["coded"] != digest(message):
@@ -236,6 +237,11 @@ def bit_ledger(method: MethodLock, sample: SampleLock, index: int, integers: Seq
     ).declare(method.bit_lines)
 
 
+def attempt_bits_of(bits: BitLedger) -> float:
+    """The line of the attempt: what every event pays that a producer could have tried on several samples."""
+    return next(line.value for line in bits.lines if line.name == "attempt")
+
+
 def delta_ledger(method: MethodLock) -> DeltaLedger:
     """δ by statement, as locked."""
     why = "probability, over the draw of prompts and noise, that this statement fails"
@@ -244,40 +250,45 @@ def delta_ledger(method: MethodLock) -> DeltaLedger:
     )
 
 
-def _certified(method: MethodLock, correct: Sequence[int], bits: float) -> float:
-    """The bound of the method lock on the right completions of each prompt."""
+def certified(method: MethodLock, correct: Sequence[int], bits: float) -> float:
+    """The bound of the method lock on the right completions of each prompt, in the order of drawing."""
     delta, n = delta_as_float(method.share(ACCURACY_SHARE)), len(correct)
-    if method.draws > 1:
-        rewards = np.array(correct) / method.draws
-        return certified_mean_accuracy(rewards, bits=bits, delta=delta)
     losses = n - sum(correct)
-    match method.design:
-        case FinitePool(pool_size=size) if method.bound == "hypergeometric":
-            return certified_pool_accuracy(losses, n, size, bits=bits, delta=delta, part="unseen", outcome="realised")
-        case FinitePool(pool_size=size) if method.bound == "binomial":
-            return certified_pool_accuracy(losses, n, size, bits=bits, delta=delta, part="pool", outcome="expected")
-        case _:
-            return certified_accuracy(losses, n, bits=bits, delta=delta, bound=method.bound)
+    if not isinstance(method.design, FinitePool):
+        if method.draws > 1:
+            return certified_mean_accuracy(np.array(correct) / method.draws, bits=bits, delta=delta)
+        return certified_accuracy(losses, n, bits=bits, delta=delta, bound=method.bound)
+    size, (part, outcome) = method.design.pool_size, method.design.statement(method.bound)
+    if method.bound != "betting":
+        # The locked pairs of part and outcome are the function's own literals.
+        return certified_pool_accuracy(losses, n, size, bits=bits, delta=delta, part=part, outcome=outcome)  # type: ignore[arg-type]
+    rewards = np.array(correct) / method.draws
+    if outcome == "expected":
+        return certified_mean_accuracy(rewards, bits=bits, delta=delta)
+    if part == "pool":
+        return certified_mean_accuracy(rewards, bits=bits, delta=delta, population=size)
+    return certified_unseen_mean_accuracy(rewards, bits=bits, delta=delta, population=size)
 
 
-def _gain(method: MethodLock, sample: SampleLock, evidence: Evidence, bits: float) -> Gain:
+def _gain(method: MethodLock, sample: SampleLock, evidence: Evidence, bits: BitLedger) -> Gain:
     if "base" not in evidence.policies:
         raise CertificateError("the method lock claims a gain over the base model, which was not evaluated")
     coded = evidence.correct_per_prompt("coded", "sample", sample)
     base = evidence.correct_per_prompt("base", "sample", sample, doubt="for")
     pairs = Counter(zip(coded, base, strict=True))
     counts = PairedCounts(won=pairs[1, 0], lost=pairs[0, 1], both=pairs[1, 1], n=len(coded))
-    certified = certified_gain(
+    gain = certified_gain(
         counts,
-        bits=bits,
+        bits=bits.total,
+        base_bits=attempt_bits_of(bits),
         delta_accuracy=delta_as_float(method.share(ACCURACY_SHARE)),
         delta_base=delta_as_float(method.share(GAIN_SHARES[0])),
         delta_paired=delta_as_float(method.share(GAIN_SHARES[1])),
     )
     return Gain(
-        certified=round_down(certified.gain),
-        marginal=round_down(certified.marginal),
-        paired=round_down(certified.paired),
+        certified=round_down(gain.gain),
+        marginal=round_down(gain.marginal),
+        paired=round_down(gain.paired),
         won=counts.won,
         lost=counts.lost,
         both=counts.both,
@@ -285,19 +296,24 @@ def _gain(method: MethodLock, sample: SampleLock, evidence: Evidence, bits: floa
     )
 
 
-def _holdout(method: MethodLock, bound: Bound, coded: PolicyResult) -> Holdout | None:
+def _holdout(method: MethodLock, bound: Bound, coded: PolicyResult, bits: BitLedger) -> Holdout | None:
     if coded.heldout is None or method.draws > 1 or isinstance(method.design, FinitePool):
         return None
-    delta, measured = delta_as_float(method.share(ACCURACY_SHARE)), coded.heldout
-    target = bound.certified_accuracy
+    measured, target = coded.heldout, bound.certified_accuracy
+    own = delta_as_float(method.share(ACCURACY_SHARE))
+    # A hold-out with a share of its own holds jointly with the certificate, so that it pays for earlier samples, too.
+    joint = method.share(HOLDOUT_SHARE)
+    delta, spent = (delta_as_float(joint), attempt_bits_of(bits)) if joint else (own, 0.0)
+    losses = measured.n - measured.correct
     return Holdout(
-        certified_accuracy=round_down(holdout_accuracy(measured.n - measured.correct, measured.n, delta=delta)),
+        certified_accuracy=round_down(certified_accuracy(losses, measured.n, bits=spent, delta=delta)),
         n=measured.n,
-        equivalent_n=required_n(target, accuracy=measured.accuracy, bits=0.0, delta=delta) if target > 0 else None,
+        equivalent_n=required_n(target, accuracy=measured.accuracy, bits=0.0, delta=own) if target > 0 else None,
     )
 
 
-def _pool(method: MethodLock) -> PoolShown | None:
+def pool_shown(method: MethodLock) -> PoolShown | None:
+    """The pool as a certificate shows it; None under the iid design."""
     if not isinstance(method.design, FinitePool):
         return None
     return PoolShown(size=method.design.pool_size, digest=method.design.pool_digest)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 import pydantic
 from pydantic import Field, JsonValue
@@ -191,23 +191,31 @@ class Certificate(Frozen):
         return {key: value for key, value in super().to_json().items() if value is not None}
 
 
-def write_certificate(path: str | os.PathLike[str], certificate: Certificate) -> None:
-    """Write a certificate as indented JSON. Raises OSError as writing does."""
+AnyCertificate = TypeVar("AnyCertificate", bound=Frozen)
+
+
+def write_certificate(path: str | os.PathLike[str], certificate: Frozen) -> None:
+    """Write a certificate of any kind as indented JSON. Raises OSError as writing does."""
     text = json.dumps(certificate.to_json(), indent=2, ensure_ascii=False, allow_nan=False)
     write_atomic(path, text.encode() + b"\n")
 
 
 def read_certificate(path: str | os.PathLike[str]) -> Certificate:
-    """Read a certificate of any origin; nothing in it is checked against anything but the schema.
+    """Read an accuracy certificate of any origin; nothing in it is checked against anything but the schema.
 
     Raises:
         CertificateError: missing, unreadable or not of the schema; one line.
     """
+    return read_as(path, Certificate)
+
+
+def read_as(path: str | os.PathLike[str], kind: type[AnyCertificate]) -> AnyCertificate:
+    """Read a certificate of one kind. Raises CertificateError as `read_certificate`."""
     path = Path(path)
     data = read_bytes(path)
     try:
         parse_json(data)
-        return Certificate.model_validate_json(data)
+        return kind.model_validate_json(data)
     except CanonicalError as error:
         raise CertificateError(f"{path.name}: {error}") from error
     except pydantic.ValidationError as error:

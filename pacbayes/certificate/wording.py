@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from decimal import ROUND_FLOOR, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
-from pacbayes.certificate.schema import Bound, Certificate, Gain, PolicyResult
-from pacbayes.sample import ACCURACY_SHARE, GAIN_SHARES, FinitePool, MethodLock, SampleLock
+from pacbayes.certificate.schema import Bound, Certificate, Gain, Holdout, PolicyResult
+from pacbayes.declarations import ACCURACY_SHARE, GAIN_SHARES, HOLDOUT_SHARE
+from pacbayes.sample import FinitePool, MethodLock, SampleLock
 
 
-def statement(method: MethodLock, bound: Bound, results: Mapping[str, PolicyResult], gain: Gain | None) -> str:
+def statement(
+    method: MethodLock,
+    bound: Bound,
+    results: Mapping[str, PolicyResult],
+    gain: Gain | None,
+    holdout: Holdout | None = None,
+) -> str:
     """The certificate in words for somebody who knows nothing of bounds."""
-    confidence = _confidence(method, ACCURACY_SHARE)
-    certified = _percent_down(bound.certified_accuracy)
-    prompts = f"{method.claim.domain} prompts ({method.claim.population})"
-    if not isinstance(method.design, FinitePool):
-        where = f"of new {prompts}"
-    elif method.bound == "hypergeometric":
-        where = f"of the {method.design.pool_size - bound.n:,} {prompts} of the pool that were not drawn"
-    else:
-        where = f"of the {method.design.pool_size:,} {prompts} of the pool"
+    confidence = confidence_of(method, ACCURACY_SHARE)
+    certified = percent_down(bound.certified_accuracy)
+    where = where_of(method)
     base = f", its base model {100 * results['base'].accuracy:.1f} %" if "base" in results else ""
     text = (
         f"With {confidence} % confidence, the tuned model answers at least {certified} % {where} correctly; "
@@ -27,8 +28,14 @@ def statement(method: MethodLock, bound: Bound, results: Mapping[str, PolicyResu
     )
     if gain is not None and gain.certified > 0:
         text += (
-            f" With {_confidence(method, ACCURACY_SHARE, *GAIN_SHARES)} % confidence, that is at least "
-            f"{_percent_down(gain.certified)} points above the base model's accuracy on such prompts."
+            f" With {confidence_of(method, ACCURACY_SHARE, *GAIN_SHARES)} % confidence, that is at least "
+            f"{percent_down(gain.certified)} points above the base model's accuracy on such prompts."
+        )
+    if holdout is not None and method.share(HOLDOUT_SHARE):
+        text += (
+            f" With {confidence_of(method, ACCURACY_SHARE, HOLDOUT_SHARE)} % confidence, that and the test on "
+            f"{holdout.n:,} held-out prompts both hold, which gives at least "
+            f"{percent_down(holdout.certified_accuracy)} %."
         )
     if "base" in results and bound.certified_accuracy <= results["base"].accuracy:
         text += " That is not more than was measured of the base model: as a claim of improvement it says nothing."
@@ -37,12 +44,49 @@ def statement(method: MethodLock, bound: Bound, results: Mapping[str, PolicyResu
     return text
 
 
+def where_of(method: MethodLock) -> str:
+    """What the accuracy is the accuracy of: "of new … prompts", or of a pool or its part that was not drawn."""
+    prompts = f"{method.claim.domain} prompts ({method.claim.population})"
+    if not isinstance(method.design, FinitePool):
+        return f"of new {prompts}"
+    part, _ = method.design.statement(method.bound)
+    if part == "unseen":
+        return f"of the {method.design.pool_size - method.prompts:,} {prompts} of the pool that were not drawn"
+    return f"of the {method.design.pool_size:,} {prompts} of the pool"
+
+
 def assumptions(method: MethodLock, sample: SampleLock, missing: Mapping[str, int]) -> Iterator[str]:
     """What the statement takes for granted, one sentence each.
 
     Args:
         missing: number of missing evidence rows on the sample, by policy.
     """
+    part, outcome = method.design.statement(method.bound) if isinstance(method.design, FinitePool) else (None, None)
+    yield from common_assumptions(method, sample, part, outcome)
+    domains = ", ".join(method.reported.domains)
+    if method.joint is not None:
+        yield (
+            f"Read jointly, the certificates of {domains} fail with probability at most {method.joint.delta}: so they "
+            "were locked, each with its share."
+        )
+    elif method.reported.jointly:
+        yield f"Read jointly, the certificates of {domains} fail with at most the sum of their deltas."
+    elif len(method.reported.domains) > 1:
+        yield f"The certificates of {domains} hold each with its own confidence, not all of them jointly."
+    if sample.heldout:
+        if method.share(HOLDOUT_SHARE):
+            how = "jointly with the certificate, by its own share of delta"
+        else:
+            how = "by itself, not jointly with the certificate"
+        yield (
+            f"The accuracies on the {len(sample.heldout)} held-out prompts are measurements; the hold-out bound holds "
+            f"if no choice looked at them, and {how}."
+        )
+    yield from missing_outcomes(missing)
+
+
+def common_assumptions(method: MethodLock, sample: SampleLock, part: str | None, outcome: str | None) -> Iterator[str]:
+    """What every kind of certificate about one sample takes for granted; part and outcome are those of a pool."""
     claim, generation = method.claim, method.generation
     if method.purpose == "development":
         yield "Development run: samples for this claim are not counted, so this is no certificate."
@@ -51,14 +95,21 @@ def assumptions(method: MethodLock, sample: SampleLock, missing: Mapping[str, in
             f"The {method.prompts} prompts are a uniform subset of a pool of {method.design.pool_size}, fixed, "
             "right answers included, before the draw; nothing is said of prompts outside it."
         )
-        if method.bound == "hypergeometric":
+        if outcome == "realised":
             yield "The statement is about the answers under the committed noise, not about expected accuracy."
+        elif part == "unseen":
+            yield "The statement is about expected accuracy over fresh noise, on the prompts that were not drawn."
         else:
             yield "The statement is about expected accuracy over fresh noise, on all prompts of the pool."
     else:
         yield (
             f"The {method.prompts} prompts are independent draws from the population {claim.population!r}, and the "
             "base model, the menu and everything else in the method lock do not depend on them."
+        )
+    if method.prior_data is not None:
+        yield (
+            f"The prior was made from {len(method.prior_data.prompts)} labelled prompts "
+            f"({method.prior_data.description}), none of which is in the sample: new prompts are others than these."
         )
     yield (
         "The method was locked before the prompts were drawn, and the prompts before the training: this is what the "
@@ -83,37 +134,39 @@ def assumptions(method: MethodLock, sample: SampleLock, missing: Mapping[str, in
     )
     yield (
         f"The claim is about one completion per prompt, sampled at temperature "
-        f"{_plain(Decimal(repr(generation.temperature)))} with at most {generation.max_new_tokens} new tokens by the "
+        f"{plain(Decimal(repr(generation.temperature)))} with at most {generation.max_new_tokens} new tokens by the "
         f"engine {generation.engine} in {generation.dtype} at batch size {generation.batch_size}; elsewhere near-ties "
         "may fall the other way."
     )
     if method.draws > 1:
         yield f"Each prompt was answered {method.draws} times; prompts are the units of the bound, not completions."
-    domains = ", ".join(method.reported.domains)
-    if method.reported.jointly:
-        yield f"Read jointly, the certificates of {domains} fail with at most the sum of their deltas."
-    elif len(method.reported.domains) > 1:
-        yield f"The certificates of {domains} hold each with its own confidence, not all of them jointly."
-    if sample.heldout:
-        yield (
-            f"The accuracies on the {len(sample.heldout)} held-out prompts are measurements; the hold-out bound holds "
-            "if no choice looked at them, and by itself, not jointly with the certificate."
-        )
+
+
+def missing_outcomes(missing: Mapping[str, int]) -> Iterator[str]:
+    """How many outcomes are missing and how they were counted, by policy."""
     for name, count in missing.items():
         if count:
             verdict = "right" if name == "base" else "wrong"
             yield f"{count} of the outcomes of {name!r} on the sample are missing and were counted as {verdict}."
 
 
-def _confidence(method: MethodLock, *shares: str) -> str:
-    return _plain(100 * (1 - sum((method.share(name) for name in shares), Decimal(0))))
+def confidence_of(method: MethodLock, *shares: str) -> str:
+    """One minus the sum of these shares of δ, in per cent."""
+    return plain(100 * (1 - sum((method.share(name) for name in shares), Decimal(0))))
 
 
-def _percent_down(fraction: float) -> str:
-    return _plain((100 * Decimal(repr(fraction))).quantize(Decimal("0.1"), rounding=ROUND_FLOOR))
+def percent_down(fraction: float) -> str:
+    """A fraction in per cent, rounded down to one decimal."""
+    return plain((100 * Decimal(repr(fraction))).quantize(Decimal("0.1"), rounding=ROUND_FLOOR))
 
 
-def _plain(value: Decimal) -> str:
+def percent_up(fraction: float) -> str:
+    """A fraction in per cent, rounded up to one decimal."""
+    return plain((100 * Decimal(repr(fraction))).quantize(Decimal("0.1"), rounding=ROUND_CEILING))
+
+
+def plain(value: Decimal) -> str:
+    """A decimal without an exponent and without zeros at its end."""
     text = f"{value:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 

@@ -191,7 +191,7 @@ def test_a_second_sample_pays_for_the_first(tmp_path: Path) -> None:
 
 
 def test_a_share_of_delta_is_all_that_is_spent(tmp_path: Path) -> None:
-    shares = (DeltaShare(name="accuracy", value="0.04"), DeltaShare(name="transfer", value="0.01"))
+    shares = (DeltaShare(name="accuracy", value="0.04"), DeltaShare(name="hold-out", value="0.01"))
     certificate = Chain.draw(method_lock(delta_shares=shares), tmp_path / "log").certify(
         tmp_path / "run", 0, [4, 4, 3, 4]
     )
