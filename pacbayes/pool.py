@@ -59,12 +59,16 @@ class Pool(Lock):
 
     @property
     def design(self) -> FinitePool:
-        """What the method lock says of this pool."""
+        """What the method lock says of this pool; ``part`` and ``outcome`` are its own choice."""
         return FinitePool(pool_digest=self.digest, pool_size=len(self.items))
 
     def check_draw(self, method: MethodLock, sample: SampleLock) -> None:
         """Raise LockError unless the sample and the held-out prompts are those that the seed draws from this pool."""
-        if method.design != self.design:
+        design = method.design
+        if not isinstance(design, FinitePool) or (design.pool_digest, design.pool_size) != (
+            self.digest,
+            len(self.items),
+        ):
             raise LockError(
                 f"the method lock is about another pool than this one of {len(self.items)} items, {self.digest[:12]}…"
             )

@@ -107,5 +107,3 @@ def true_disagreement(student: np.ndarray, teacher: np.ndarray) -> float:
     right = np.exp(np.stack([student, teacher]))
     accuracy = right / (right + VOCABULARY - 1)
     return float(np.abs(accuracy[0] - accuracy[1]).mean())
-
-

@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from lookup import ENGINE, MODEL, Chain, boosts, method_lock, true_accuracy
 
+from pacbayes.bounds import binomial_risk_upper, certified_accuracy, holdout_accuracy
 from pacbayes.canonical import canonical_json, digest, file_digest
 from pacbayes.certificate import (
     Certificate,
@@ -32,6 +33,7 @@ from pacbayes.certificate import (
     write_certificate,
 )
 from pacbayes.codes import Menu
+from pacbayes.declarations import PriorData
 from pacbayes.evidence import read_evidence, write_evidence
 from pacbayes.sample import DeltaShare, MethodLock, Reported, SampleLock, read_lock
 
@@ -222,6 +224,49 @@ def test_a_certified_gain_over_the_base_model(tmp_path: Path) -> None:
     assert 0.5 < gain.certified < true_gain
     assert "With 95 % confidence, that is at least" in certificate.statement
     assert certificate.statement.startswith("With 97 % confidence")
+    assert failures(tmp_path / "run") == []
+
+
+def test_the_base_s_limit_pays_for_earlier_samples(tmp_path: Path) -> None:
+    """A weak base model is luck as well: on the best of several samples its limit would fail more often than it may."""
+    Chain.draw(method_lock(verifier="0"), tmp_path / "log")
+    certificate = Chain.draw(method_lock(delta_shares=GAIN), tmp_path / "log").certify(tmp_path / "run", 0, [4] * 4)
+    gain = certificate.gain
+    assert gain is not None
+    coded = certified_accuracy(certificate.bound.losses, 400, bits=certificate.bits.total, delta=0.03)
+    base = binomial_risk_upper(gain.lost + gain.both, 400, log_eta=math.log(0.01) - 5 * math.log(2))
+    assert certificate.attempt.number == 2
+    assert gain.marginal == pytest.approx(coded - base, abs=1.1e-6)
+    assert gain.marginal <= coded - base
+
+
+def test_a_hold_out_with_a_share_of_its_own(tmp_path: Path) -> None:
+    """It then holds jointly with the certificate, and pays for earlier samples as everything else does."""
+    shares = (DeltaShare(name="accuracy", value="0.04"), DeltaShare(name="hold-out", value="0.01"))
+    Chain.draw(method_lock(verifier="0"), tmp_path / "log")
+    chain = Chain.draw(method_lock(delta_shares=shares), tmp_path / "log")
+    certificate = chain.certify(tmp_path / "run", 0, [4, 4, 3, 4])
+    assert certificate.holdout is not None
+    assert certificate.coded.heldout is not None
+    heldout = certificate.coded.heldout
+    limit = certified_accuracy(heldout.n - heldout.correct, heldout.n, bits=5.0, delta=0.01)
+    assert limit - 1.1e-6 < certificate.holdout.certified_accuracy <= limit
+    assert "With 95 % confidence, that and the test on 50 held-out prompts both hold" in certificate.statement
+    assert any("jointly with the certificate, by its own share" in text for text in certificate.assumptions)
+    assert {line.name: line.value for line in certificate.deltas.lines} == {"accuracy": 0.04, "hold-out": 0.01}
+    assert failures(tmp_path / "run") == []
+    # Without a share: Clopper-Pearson at the certificate's confidence, by itself.
+    alone = Chain.draw(method_lock(), tmp_path / "log2").certify(tmp_path / "alone", 0, [4, 4, 3, 4])
+    assert alone.holdout is not None
+    assert alone.coded.heldout is not None
+    plain = holdout_accuracy(50 - alone.coded.heldout.correct, 50, delta=0.05)
+    assert alone.holdout.certified_accuracy == pytest.approx(plain, abs=1.1e-6)
+
+
+def test_a_prior_made_from_data_is_told(tmp_path: Path) -> None:
+    prior = PriorData(description="a textbook", prompts=tuple(sorted((digest(b"one"), digest(b"two")))))
+    certificate = Chain.draw(method_lock(prior_data=prior), tmp_path / "log").certify(tmp_path / "run", 0, [4] * 4)
+    assert any("made from 2 labelled prompts (a textbook)" in text for text in certificate.assumptions)
     assert failures(tmp_path / "run") == []
 
 

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pydantic
 import pytest
 from lookup import Chain, Prompt, boosts, draw, method_lock, true_accuracy
 from scipy import special
 
-from pacbayes.bounds import certified_mean_accuracy, certified_pool_accuracy
+from pacbayes.bounds import certified_mean_accuracy, certified_pool_accuracy, certified_unseen_mean_accuracy
 from pacbayes.canonical import canonical_json, digest
 from pacbayes.certificate import CertificateError, verify_certificate
 from pacbayes.evidence import read_evidence
 from pacbayes.pool import Pool, draw_from_pool
-from pacbayes.sample import AttemptLog, LockError
+from pacbayes.sample import POOL_STATEMENTS, AttemptLog, LockError
 
 POOL = draw("pool", 600)
 DESIGN = Pool.of(POOL).design
@@ -114,3 +116,49 @@ def test_several_draws_per_prompt(tmp_path: Path) -> None:
     assert certificate.bound.certified_accuracy < true_accuracy(boosts(method, 0, [4, 4, 4, 4]))
     assert any("4 times" in text for text in certificate.assumptions)
     assert all(check.ok for check in verify_certificate(tmp_path / "run" / "certificate.json"))
+
+
+STATEMENTS = [(bound, part, outcome) for bound, pairs in POOL_STATEMENTS.items() for part, outcome in pairs]
+
+
+@pytest.mark.parametrize("draws", [1, 4])
+@pytest.mark.parametrize(("bound", "part", "outcome"), STATEMENTS)
+def test_every_statement_about_a_pool(tmp_path: Path, bound: str, part: str, outcome: str, draws: int) -> None:
+    """Both parts and both outcomes, each by the function of the library that is about it."""
+    if draws > 1 and bound != "betting":
+        with pytest.raises(pydantic.ValidationError, match="need the bound 'betting'"):
+            method_lock(design=DESIGN, prompts=300, heldout=0, bound=bound, draws=draws)
+        return
+    design = DESIGN.model_copy(update={"part": part, "outcome": outcome})
+    method = method_lock(design=design, prompts=300, heldout=20, bound=bound, draws=draws)
+    chain = Chain.from_pool(method, tmp_path / "log", POOL)
+    certificate = chain.certify(tmp_path / "run", 0, [4, 4, 4, 4])
+    bits, losses = certificate.bits.total, certificate.bound.losses
+    if bound == "betting":
+        evidence = read_evidence(tmp_path / "run" / "evidence.parquet")
+        rewards = np.array(evidence.correct_per_prompt("coded", "sample", chain.sample, draws=draws)) / draws
+        size = None if outcome == "expected" else 600
+        expected = certified_mean_accuracy(rewards, bits=bits, delta=0.05, population=size)
+        if part == "unseen":
+            expected = (600 * expected - rewards.sum()) / 300
+    else:
+        expected = certified_pool_accuracy(losses, 300, 600, bits=bits, delta=0.05, part=part, outcome=outcome)  # type: ignore[arg-type]
+    assert certificate.bound.certified_accuracy == pytest.approx(expected, abs=1.1e-6)
+    assert certificate.bound.certified_accuracy <= expected + 1e-12
+    assert ("that were not drawn" in certificate.statement) == (part == "unseen")
+    assert any("under the committed noise" in text for text in certificate.assumptions) == (outcome == "realised")
+    assert all(check.ok for check in verify_certificate(tmp_path / "run" / "certificate.json"))
+
+
+def test_the_unseen_rewards_of_a_pool_are_never_overstated() -> None:
+    """Over all orders of a small pool: how often the realised mean of the items not drawn is below its limit."""
+    pool, n, delta = (1.0, 1.0, 1.0, 0.5, 0.5, 0.25, 0.0), 4, 0.3
+    orders = list(itertools.permutations(range(len(pool)), n))
+    missed = 0
+    for order in orders:
+        rest = [pool[i] for i in range(len(pool)) if i not in order]
+        limit = certified_unseen_mean_accuracy([pool[i] for i in order], bits=0.0, delta=delta, population=len(pool))
+        missed += limit > sum(rest) / len(rest)
+    assert missed / len(orders) <= delta
+    with pytest.raises(ValueError, match="population above n"):
+        certified_unseen_mean_accuracy([1.0, 1.0], bits=0.0, delta=0.05, population=2)

@@ -14,6 +14,7 @@ from lookup import BASE, Prompt, draw, menu, method_lock, replaced
 
 from pacbayes import sample as sample_module
 from pacbayes.canonical import canonical_json, digest, file_digest
+from pacbayes.declarations import DomainShare, Joint, PriorData, Transfer
 from pacbayes.sample import (
     AttemptLog,
     Claim,
@@ -35,6 +36,14 @@ from pacbayes.sample import (
 )
 
 N, M = 400, 50
+
+
+def joint(delta: str = "0.1", **shares: str) -> Joint:
+    return Joint(delta=delta, shares=tuple(DomainShare(domain=name, delta=value) for name, value in shares.items()))
+
+
+JOINTLY = Reported(domains=("remainders", "others"), jointly=True)
+ACCURACY = (DeltaShare(name="accuracy", value="0.04"),)
 POOL = FinitePool(pool_digest=digest(b"pool"), pool_size=450)
 
 
@@ -77,9 +86,17 @@ def test_every_field_is_in_the_digest() -> None:
         "bound": "kl",
         "menu": menu()[:1],
         "reported": Reported(domains=("remainders", "others"), jointly=False),
+        "prior_data": PriorData(description="a textbook", prompts=(digest(b"1"),)),
     }
-    unchanging = {"schema_", "noise", "draws"}  # the first two have one admissible value, draws follow
+    # The first two have one admissible value; the others need a second change beside them and follow below.
+    unchanging = {"schema_", "noise", "draws", "transfer", "joint"}
     assert set(changes) | unchanging == set(MethodLock.model_fields)
+    shares = (DeltaShare(name="accuracy", value="0.03"), DeltaShare(name="disagreement", value="0.02"))
+    transfers = [Transfer(policy="lora", teachers=t, prompts=9, drawn="population") for t in (1, 2)]
+    assert len({replaced(method, delta_shares=shares, transfer=t).digest for t in transfers}) == 2
+    reported = Reported(domains=("remainders", "others"), jointly=True)
+    joints = [None, joint(remainders="0.05", others="0.05"), joint(remainders="0.05", others="0.04")]
+    assert len({replaced(method, reported=reported, joint=j).digest for j in joints}) == 3
     assert replaced(method, claim=other_base, model=other_model).digest != method.digest
     assert replaced(method, draws=2, bound="betting").digest != replaced(method, bound="betting").digest
     del changes["model"]
@@ -137,6 +154,18 @@ def test_locks_hold_no_time_path_seed_or_hardware() -> None:
         ({"bound": "hypergeometric"}, "for the design iid the bound is one of binomial"),
         ({"bound": "best"}, "got 'best'"),
         ({"draws": 4}, "4 draws per prompt need the bound 'betting'"),
+        ({"delta_shares": (*ACCURACY, DeltaShare(name="tranfser", value="0.01"))}, "no statement uses .* 'tranfser'"),
+        ({"delta_shares": (*ACCURACY, DeltaShare(name="student", value="0.01"))}, "'student' is for a transfer"),
+        ({"delta_shares": (*ACCURACY, DeltaShare(name="hold-out", value="0.01")), "heldout": 0}, "takes held-out"),
+        ({"joint": joint(remainders="0.05", others="0.05")}, "reported jointly"),
+        ({"joint": joint(others="0.05", remainders="0.05"), "reported": JOINTLY}, "in their order"),
+        ({"joint": joint(remainders="0.04", others="0.05"), "reported": JOINTLY}, "a delta of 0.04, the lock 0.05"),
+        ({"design": {**POOL.to_json(), "part": "pool"}}, "declared together"),
+        ({"design": {**POOL.to_json(), "part": "unseen", "outcome": "realised"}}, "'binomial' can certify pool exp"),
+        ({"design": POOL, "prior_data": {"description": "x", "prompts": ["0" * 64]}}, "may depend on all of a finite"),
+        ({"prior_data": {"description": "x", "prompts": ["1" * 64, "0" * 64]}}, "must be sorted"),
+        ({"prior_data": {"description": "x", "prompts": ["1" * 64, "1" * 64]}}, "must be sorted"),
+        ({"prior_data": {"description": "x", "prompts": ["１" * 64]}}, "pattern"),
         ({"design": POOL, "bound": "kl"}, "for the design finite_pool the bound is one of"),
         ({"design": POOL, "prompts": 450, "heldout": 0, "bound": "hypergeometric"}, "and all were"),
         ({"started": "2030-01-01"}, "Extra inputs"),
@@ -197,6 +226,50 @@ def test_missing_reformatted_and_foreign_locks_are_refused(tmp_path: Path) -> No
     path.write_bytes(method_lock().to_bytes())
     with pytest.raises(LockError, match="no valid sample lock"):
         read_lock(path, SampleLock)
+
+
+# --- what a lock may declare beside the accuracy ------------------------------------------------------------
+
+
+def test_what_is_not_declared_leaves_no_trace() -> None:
+    assert {"transfer", "joint", "prior_data"} & set(method_lock().to_json()) == set()
+    assert set(method_lock(design=POOL).to_json()["design"]) == {"kind", "pool_digest", "pool_size"}
+    content = {**method_lock().to_json(), "transfer": None}
+    with pytest.raises(LockError, match="not the canonical JSON"):  # one lock, one spelling
+        sample_module.parse_lock(canonical_json(content), MethodLock, name="method.lock.json")
+
+
+@pytest.mark.parametrize(
+    ("shares", "message"),
+    [
+        ({"a": "0.06", "b": "0.05"}, "add up to 0.11, more than the joint delta of 0.1"),
+        ({"a": "0.0", "b": "0.05"}, "delta in"),
+        ({"a": "0.05"}, "at least 2"),
+        ({"../a": "0.05", "b": "0.05"}, "pattern"),
+    ],
+)
+def test_a_joint_statement_that_does_not_add_up_is_refused(shares: dict[str, str], message: str) -> None:
+    with pytest.raises(pydantic.ValidationError, match=message):
+        joint(**shares)
+
+
+@pytest.mark.parametrize("split", ["sample", "heldout"])
+def test_a_sample_that_overlaps_with_the_prior_s_data_is_refused(tmp_path: Path, split: str) -> None:
+    """When it is locked, and by whoever reads the locks; the prompts follow from the lock, so they are put there."""
+    items, heldout = [Prompt(1), Prompt(2)], [Prompt(3)]
+    used = {"sample": items[1], "heldout": heldout[0]}[split]
+    of_prior = tuple(sorted([used.prompt_digest, Prompt(77).prompt_digest]))
+    method = method_lock(prompts=2, heldout=1, prior_data=PriorData(description="a textbook", prompts=of_prior))
+    log = AttemptLog(tmp_path / "log")
+    with pytest.raises(LockError, match=f"made from data that the sample holds.*{used.prompt_digest[:12]}"):
+        log.register(method, items, heldout)
+    assert log.entries() == []
+    others = log.register(method, [Prompt(4), Prompt(5)], [Prompt(6)])
+    forged = others.to_json()
+    forged["items"][0] = lock_items([Prompt(77)])[0].to_json()
+    sample = sample_module.parse_lock(canonical_json(forged), SampleLock, name="sample.lock.json")
+    with pytest.raises(LockError, match="made from data that the sample holds: number 0 of the prompts"):
+        sample.check_method(method)
 
 
 # --- seeds and roots ---------------------------------------------------------------------------------------

@@ -223,9 +223,7 @@ def test_comparisons_are_counted_and_limited(run: tuple[Chain, Path], tmp_path: 
     def register(teacher: bytes, m: int = 300) -> TransferLock:
         student, of_teacher = digest(b"message"), digest(teacher)
         seed = transfer_seed(chain.method.digest, chain.sample.digest, student, of_teacher, None)
-        return register_comparison(
-            log, chain.method, chain.sample, draw(seed, m), student=student, teacher=of_teacher
-        )
+        return register_comparison(log, chain.method, chain.sample, draw(seed, m), student=student, teacher=of_teacher)
 
     first, second = register(b"one"), register(b"two")
     assert (first.number, second.number, second.previous) == (1, 2, first.digest)
@@ -361,7 +359,7 @@ def test_component_events_keep_to_their_shares() -> None:
 
 def test_the_true_disagreement_is_what_the_noise_gives(run: tuple[Chain, Path]) -> None:
     """The formula that the component test rests on, against the keyed noise itself."""
-    chain, folder = run
+    _, folder = run
     lock = read_lock(folder / "transfer.lock.json", TransferLock)
     prompts = [Prompt(i) for i in range(300)]
     student, teacher = np.array([3.0] * 4), np.array([1.0] * 4)
