@@ -12,6 +12,7 @@ from functools import cache
 import numpy as np
 import pytest
 from exact_tails import binomial_cdf
+from switched_off import RATES
 
 from pacbayes.bounds import (
     PairedCounts,
@@ -79,16 +80,17 @@ def test_broken_rule_a_choice_that_is_not_coded() -> None:
     risk = just_above_an_edge(150, N, 0.0)
     losses = np.random.default_rng(1).binomial(N, risk, size=(REPETITIONS, POLICIES)).min(axis=1)
     rate = float((losses <= most_losses_excluding(risk, lambda k: claim(k, N, 0.0), N)).mean())
+    expected = RATES["an uncoded choice among 64"]
+    assert pytest.approx(expected, abs=0.001) == 1 - (1 - DELTA) ** POLICIES
     assert within(rate, 1 - (1 - DELTA) ** POLICIES)
-    assert rate > 0.9
 
 
 def test_broken_rule_the_best_of_ten_noises() -> None:
     risk = just_above_an_edge(150, N, 0.0)
     losses = np.random.default_rng(2).binomial(N, risk, size=(REPETITIONS, 10)).min(axis=1)
     rate = float((losses <= most_losses_excluding(risk, lambda k: claim(k, N, 0.0), N)).mean())
+    assert pytest.approx(RATES["the best of ten noises"], abs=0.001) == 1 - (1 - DELTA) ** 10
     assert within(rate, 1 - (1 - DELTA) ** 10)
-    assert rate > 0.39
 
 
 def test_broken_rule_certificates_read_jointly() -> None:
@@ -99,7 +101,7 @@ def test_broken_rule_certificates_read_jointly() -> None:
         edge = most_losses_excluding(risk, lambda k, delta=delta: claim(k, N, 0.0, delta), N)
         rate = float((rng.binomial(N, risk, size=(REPETITIONS, 20)).min(axis=1) <= edge).mean())
         assert within(rate, expected)
-    assert pytest.approx(0.64, abs=0.002) == 1 - (1 - DELTA) ** 20
+    assert pytest.approx(RATES["20 certificates read jointly"], abs=0.001) == 1 - (1 - DELTA) ** 20
 
 
 def exact_rate(losses: int, n: int, risk: float) -> float:
@@ -125,7 +127,7 @@ def test_broken_rule_expected_accuracy_from_realised_losses() -> None:
     right = most_losses_excluding(risk, lambda k: pool(k, "expected"), n)
     assert exact_rate(right, n, risk) <= DELTA
     # The hypergeometric's standard deviation is sqrt(1 - n/N) of the binomial's: Phi(-1.645 sqrt(1 - n/N)) = .221.
-    assert exact_rate(wrong, n, risk) == pytest.approx(0.22, abs=0.01)
+    assert exact_rate(wrong, n, risk) == pytest.approx(RATES["expected pass@1 from the hypergeometric"], abs=0.01)
 
 
 def test_broken_rule_clusters_counted_as_items() -> None:
@@ -136,7 +138,7 @@ def test_broken_rule_clusters_counted_as_items() -> None:
     as_clusters = most_losses_excluding(risk, lambda k: claim(k, clusters, 0.0), clusters)
     assert exact_rate(as_clusters, clusters, risk) <= DELTA
     # Phi(-1.645 / sqrt(10)) = .30
-    assert exact_rate(as_items, clusters, risk) == pytest.approx(0.30, abs=0.03)
+    assert exact_rate(as_items, clusters, risk) == pytest.approx(RATES["clusters treated as items"], abs=0.03)
 
     def betting(losses: int) -> float:
         return betting_mean_lower_from_counts((0.0, 1.0), (losses, clusters - losses), log_eta=math.log(DELTA))
@@ -156,7 +158,7 @@ def test_broken_rule_peeking_at_n() -> None:
         stopped += float(alive[: edge + 1].sum())
         alive[: edge + 1] = 0.0
     assert exact_rate(600, looks[-1], risk) == pytest.approx(DELTA, abs=1e-6)
-    assert 0.15 < stopped < 0.35
+    assert stopped == pytest.approx(RATES["peeking at n"], abs=0.005)
 
 
 def test_broken_rule_failures_left_out() -> None:
@@ -171,7 +173,7 @@ def test_broken_rule_failures_left_out() -> None:
     assert (kept > 1 - risk).mean() <= DELTA + 0.005
     # The limit is 1.645 standard deviations of .0126 below .8, and the truth .0267: Phi((.0267 - 1.645 * .0129) /
     # .0129).
-    assert (dropped > 1 - risk).mean() == pytest.approx(0.66, abs=0.05)
+    assert (dropped > 1 - risk).mean() == pytest.approx(RATES["failures dropped"], abs=0.05)
 
 
 def test_broken_rule_disagreement_on_training_prompts() -> None:
@@ -187,7 +189,7 @@ def test_broken_rule_disagreement_on_training_prompts() -> None:
         honest += transfer_accuracy(losses, N, fresh, N, bits=0.0, **shares) > teacher_accuracy
         dishonest += transfer_accuracy(losses, N, 0, N, bits=0.0, **shares) > teacher_accuracy
     assert honest <= 5
-    assert dishonest == 300
+    assert dishonest == RATES["disagreement measured on training prompts"] * 300
 
 
 def test_component_events_keep_to_their_shares() -> None:
