@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -25,7 +24,6 @@ from pacbayes.gumbel import prompt_key
 from pacbayes.sample import (
     AttemptLog,
     Claim,
-    DeltaShare,
     Generation,
     Iid,
     MethodLock,
@@ -40,6 +38,7 @@ from pacbayes.sample import (
     write_lock,
 )
 from progressive_rlvr.config import RunConfig
+from progressive_rlvr.declare import declare
 from progressive_rlvr.decoder import group_count, make_prior, read_prior, tensors_digest, write_prior
 from progressive_rlvr.engines import Request, Settings
 from progressive_rlvr.errors import UserError
@@ -182,7 +181,7 @@ def lock_method(
         raise UserError(
             f"population {population.name} has design {population.design}; `prlvr run` draws iid populations only"
         )
-    delta = format(Decimal(str(config.delta)), "f")
+    declared = declare(config)
     student = config.student
     dimension = group_count(student, modules) * student.u
     structure = {"adapter": "tinylora", **student.model_dump(mode="json"), "groups": group_count(student, modules)}
@@ -223,9 +222,11 @@ def lock_method(
         design=Iid(),
         prompts=config.sample.n,
         heldout=config.sample.heldout,
-        delta=delta,
-        delta_shares=(DeltaShare(name="accuracy", value=delta),),
+        delta=declared.delta,
+        delta_shares=declared.shares,
         bound="binomial",
         menu=menu,
-        reported=Reported(domains=tuple(config.domains), jointly=False),
+        reported=Reported(domains=tuple(config.domains), jointly=declared.joint is not None),
+        transfer=declared.transfer,
+        joint=declared.joint,
     )

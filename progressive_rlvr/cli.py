@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer.core import TyperGroup
 
 from progressive_rlvr.config import RunConfig, StageName, load_config
 from progressive_rlvr.errors import EXPECTED, UserError
@@ -103,11 +104,32 @@ def report(
         typer.echo(path)
 
 
-@app.command()
+class _BoundGroup(TyperGroup):
+    """Questions by name; whatever else stands first is a checkpoint: `prlvr bound CHECKPOINT --run RUN …`."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        if args and args[0] not in {*self.commands, "--help"}:
+            args = ["checkpoint", *args]
+        return super().parse_args(ctx, args)
+
+
+bound_app = typer.Typer(
+    cls=_BoundGroup,
+    help="Every kind of bound. Of numbers: the questions of the calculator. Of files: a checkpoint on the sample of a "
+    "run, a transfer to a policy without a message, all domains at once. Each explains itself with --help.\n\n"
+    "`prlvr bound CHECKPOINT --run RUN --domain DOMAIN` is short for `prlvr bound checkpoint …`.",
+    no_args_is_help=True,
+)
+app.add_typer(bound_app, name="bound")
+RunFolder = Annotated[Path, typer.Option("--run", help="The run whose locks and sample are used.")]
+DomainOfRun = Annotated[str, typer.Option("--domain", help="One of the run's domains.")]
+
+
+@bound_app.command("checkpoint")
 def bound(
     checkpoint: Annotated[Path, typer.Argument(help="A message file, or the folder of a PEFT LoRA adapter.")],
-    run_folder: Annotated[Path, typer.Option("--run", help="The run whose locks and sample are used.")],
-    domain: Annotated[str, typer.Option("--domain", help="One of the run's domains.")],
+    run_folder: RunFolder,
+    domain: DomainOfRun,
 ) -> None:
     """Bound the accuracy of a checkpoint on the sample of a run; prints one JSON object.
 
@@ -116,6 +138,50 @@ def bound(
     from progressive_rlvr.bound import bound_checkpoint
 
     typer.echo(json.dumps(bound_checkpoint(checkpoint, run_folder, domain), indent=1))
+
+
+@bound_app.command("certify-transfer")
+def certify_transfer(run_folder: RunFolder, domain: DomainOfRun) -> None:
+    """Certify the uncompressed policy that the run's lock names, through its coded student; prints one JSON object.
+
+    Fresh prompts are drawn now that both policies are fixed, both answer them under noise of their own, and how often
+    they differ is added to the student's risk. The configuration declares it: `statements: {transfer: …}`.
+    """
+    from progressive_rlvr.statements import certify_transfer as certify
+
+    typer.echo(json.dumps(certify(run_folder, domain), indent=1))
+
+
+@bound_app.command("certify-joint")
+def certify_joint(
+    run_folder: Annotated[
+        Path, typer.Argument(help="A run, or a folder with a certificate per domain.", metavar="RUN")
+    ],
+) -> None:
+    """Certify all domains of a run at once, if their locks declare it; writes RUN/joint.json, prints one JSON object.
+
+    Certificates at 95 % each do not hold jointly at 95 %. The configuration splits delta among the domains
+    beforehand: `statements: {joint: "0.05"}`.
+    """
+    from progressive_rlvr.statements import certify_joint as certify
+
+    typer.echo(json.dumps(certify(run_folder), indent=1))
+
+
+def _add_questions() -> None:
+    """The calculator's questions as commands; it parses their options and prints their help itself."""
+    from pacbayes.__main__ import QUESTIONS
+    from pacbayes.__main__ import main as calculate
+
+    def ask(context: typer.Context) -> None:
+        calculate([context.info_name or "", *context.args], program="prlvr bound")
+
+    untouched = {"allow_extra_args": True, "ignore_unknown_options": True}
+    for name, question in QUESTIONS.items():
+        bound_app.command(name, help=question.summary, context_settings=untouched, add_help_option=False)(ask)
+
+
+_add_questions()
 
 
 @app.command()

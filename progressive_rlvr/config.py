@@ -155,6 +155,33 @@ class Stages(Frozen):
         return self
 
 
+class GainChoice(Frozen):
+    """A certified gain over the base model: the shares of delta of the base's accuracy and of the paired bet."""
+
+    base: str
+    paired: str
+
+
+class TransferChoice(Frozen):
+    """A certificate for a policy without a message, by `prlvr bound certify-transfer`. All locked."""
+
+    policy: Literal["lora", "distilled", "tinylora"] = Field("lora", description="the policy of that stage")
+    teachers: Positive = Field(1, description="comparisons that may be made; each pays log2 of their number")
+    prompts: Positive = Field(1000, description="fresh unlabelled prompts on which it is compared with the student")
+    delta: str = Field(description="share of delta of the disagreement")
+
+
+class Statements(Frozen):
+    """Statements beside the accuracy, each with its share of a domain's delta as decimal text. All locked."""
+
+    gain: GainChoice | None = None
+    holdout: str | None = Field(None, description="share of the hold-out, so that it holds jointly")
+    transfer: TransferChoice | None = None
+    joint: str | None = Field(
+        None, description="delta of all domains at once, split evenly: it replaces `delta`; at least two domains"
+    )
+
+
 class RunConfig(Frozen):
     """One run: one base model, one or more domains, one certificate for each."""
 
@@ -165,6 +192,7 @@ class RunConfig(Frozen):
     sample: Sample = Sample()
     generation: Generation = Generation()
     delta: float = Field(0.05, gt=0, lt=1, description="locked: each certificate may be wrong with this probability")
+    statements: Statements | None = Field(None, description="locked: what is certified beside the accuracy")
     student: Student = Student()
     menu: MenuChoice = MenuChoice()
     stages: Stages = Stages()

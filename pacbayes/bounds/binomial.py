@@ -18,6 +18,9 @@ from operator import index
 from pacbayes.bounds.inversion import probabilities, round_down, round_up, smallest_true_logit
 from pacbayes.bounds.tails import log_binomial_cdf
 
+# Above, a tail's sum takes more memory than a laptop has, and counts are no longer exact once multiplied.
+_MOST = 10**12
+
 
 def binomial_risk_upper(losses: int, n: int, *, log_eta: float) -> float:
     """The largest p with P[Bin(n, p) <= losses] >= eta, rounded up.
@@ -55,9 +58,16 @@ def _upper_logit(losses: int, n: int, log_eta: float) -> float:
 
 
 def check_counts(losses: float, n: int) -> None:
-    """Raise ValueError unless 0 <= losses <= n and n >= 1."""
+    """Raise ValueError unless 0 <= losses <= n and 1 <= n <= 10^12."""
     if n < 1 or not 0 <= losses <= n:
         raise ValueError(f"expected 0 <= losses <= n and n >= 1, got losses={losses}, n={n}")
+    check_size("n", n)
+
+
+def check_size(name: str, count: int) -> None:
+    """Raise ValueError where a count is beyond what float64 tells apart and a sum over its tail fits into memory."""
+    if count > _MOST:
+        raise ValueError(f"expected {name} <= 10^12, got a number of {len(str(count))} digits")
 
 
 def check_log_eta(log_eta: float) -> None:

@@ -17,7 +17,13 @@ import math
 from fractions import Fraction
 from typing import Literal
 
-from pacbayes.bounds.binomial import binomial_risk_upper, check_counts, check_log_eta, log_failure_probability
+from pacbayes.bounds.binomial import (
+    binomial_risk_upper,
+    check_counts,
+    check_log_eta,
+    check_size,
+    log_failure_probability,
+)
 from pacbayes.bounds.inversion import largest_true
 from pacbayes.bounds.tails import log_hypergeometric_cdf
 
@@ -38,6 +44,7 @@ def pool_losses_upper(losses: int, n: int, population: int, *, log_eta: float) -
     """
     check_counts(losses, n)
     check_log_eta(log_eta)
+    check_size("population", population)
     if n > population:
         raise ValueError(f"expected n <= population, got n={n}, population={population}")
 

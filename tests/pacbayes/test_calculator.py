@@ -10,6 +10,7 @@ import pytest
 
 import pacbayes
 from pacbayes import __main__ as calculator
+from pacbayes.bounds import ACCURACY_BOUNDS
 
 ROOT = Path(__file__).parents[2]
 
@@ -77,6 +78,50 @@ def test_gain_and_transfer(capsys: pytest.CaptureFixture[str]) -> None:
     assert ask(capsys, f"{command} --teachers 4 {shares}")["certified_accuracy"] < one
 
 
+def test_every_bound_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
+    answer = ask(capsys, "bounds --n 7500 --correct 6000 --bits 120 --delta 0.05")["certified_accuracy"]
+    assert set(answer) == set(ACCURACY_BOUNDS)
+    assert answer["binomial"] == max(answer.values()) == pacbayes.certified_accuracy(1500, 7500, bits=120, delta=0.05)
+
+
+def test_draws_and_hold_out(capsys: pytest.CaptureFixture[str]) -> None:
+    answer = ask(capsys, "draws --right 4:5000 3:1000 2:1000 1:600 0:400 --bits 50 --delta 0.05")
+    assert (answer["n"], answer["draws"], answer["accuracy"]) == (8000, 4, 0.8)
+    assert 0.7678 <= answer["certified_accuracy"] < 0.7679
+    lower = ask(capsys, "draws --right 8:0 4:5000 3:1000 2:1000 1:600 0:400 --bits 50 --delta 0.05")
+    assert (lower["draws"], lower["accuracy"]) == (8, 0.4)  # eight draws, of which none had more than four right
+    answer = ask(capsys, "holdout --n 1000 --correct 800 --delta 0.05")
+    assert answer["certified_accuracy"] == pacbayes.holdout_accuracy(200, 1000, delta=0.05)
+
+
+def test_a_joint_statement(capsys: pytest.CaptureFixture[str]) -> None:
+    answer = ask(capsys, "joint --claim a:7500:6000:60:0.02 b:2000:1300:40:0.03")
+    assert answer["delta"] == pytest.approx(0.05)
+    assert answer["certified_accuracy"] == {
+        "a": pacbayes.certified_accuracy(1500, 7500, bits=60, delta=0.02),
+        "b": pacbayes.certified_accuracy(700, 2000, bits=40, delta=0.03),
+    }
+
+
+def test_a_transfer_on_a_pool(capsys: pytest.CaptureFixture[str]) -> None:
+    command = "transfer --n 7500 --correct 6000 --bits 60 --differing 40 --compared 2000 --pool 20000"
+    shares = {"bits": 60.0, "delta_student": 0.03, "delta_differ": 0.02}
+    for outcome in ("expected", "realised"):
+        given = "" if outcome == "expected" else " --outcome realised"
+        answer = ask(capsys, f"{command} --delta-student 0.03 --delta-differ 0.02{given}")
+        wanted = pacbayes.transfer_pool_accuracy(1500, 7500, 40, 2000, 20_000, outcome=outcome, **shares)  # type: ignore[arg-type]
+        assert (answer["outcome"], answer["certified_accuracy"]) == (outcome, wanted)
+
+
+def test_every_question_teaches(capsys: pytest.CaptureFixture[str]) -> None:
+    for name, question in calculator.QUESTIONS.items():
+        with pytest.raises(SystemExit) as stopped:
+            calculator.main([name, "--help"])
+        assert stopped.value.code == 0
+        text = " ".join(capsys.readouterr().out.split())
+        assert question.explanation.split(".")[0] in text
+
+
 @pytest.mark.parametrize(
     ("command", "said"),
     [
@@ -85,6 +130,22 @@ def test_gain_and_transfer(capsys: pytest.CaptureFixture[str]) -> None:
         ("accuracy --n 10 --correct 8 --bits 1 --delta 0.05 --bound magic", "invalid choice: 'magic'"),
         ("accuracy --n 10 --correct 8 --bits 1 --delta 0.05 --bound kl --pool 20", "leave --bound out"),
         ("accuracy --n 10 --correct 8 --bits 1 --delta 0.05 --part pool", "give its size with --pool"),
+        ("accuracy --n 10 --correct 8 --bits nan --delta 0.05", "expected finite bits"),
+        ("accuracy --n 0 --correct 0 --bits 0 --delta 0.05", "n=0"),
+        ("accuracy --n 10 --correct 8 --bits 0 --delta 1", "expected delta in (0, 1)"),
+        (f"accuracy --n {10**400} --correct 8 --bits 0 --delta 0.05", "n <= 10^12"),
+        (f"accuracy --n 100 --correct 80 --bits 0 --delta 0.05 --pool {10**18}", "population <= 10^12"),
+        ("draws --right 4 --bits 0 --delta 0.05", "expected RIGHT:PROMPTS"),
+        ("draws --right 0:5 --bits 0 --delta 0.05", "at least one draw"),
+        (f"draws --right 1:{10**12} --bits 0 --delta 0.05", "1 to 10000000 prompts"),
+        ("joint --claim a:10:8:0", "expected NAME:N:CORRECT:BITS:DELTA"),
+        ("joint --claim a:10:8:0:0.1 a:10:8:0:0.1", "appears twice"),
+        ("joint --claim a:10:8:0:0.5 b:10:8:0:0.5", "with a sum below 1"),
+        (
+            "transfer --n 9 --correct 8 --bits 0 --differing 0 --compared 9 --delta-student 0.1 --delta-differ 0.1"
+            " --outcome realised",
+            "give its size with --pool",
+        ),
         ("accuracy --n 10 --correct 8", "the following arguments are required: --bits, --delta"),
         ("guess", "invalid choice: 'guess'"),
     ],
@@ -101,7 +162,7 @@ def test_nonsense_is_one_line_and_status_two(capsys: pytest.CaptureFixture[str],
 def test_examples_of_the_help_run(capsys: pytest.CaptureFixture[str]) -> None:
     text = (calculator.__doc__ or "").replace("\\\n", " ")
     commands = [line.split("-m pacbayes")[1].strip() for line in text.splitlines() if "python -m pacbayes" in line]
-    assert {command.split()[0] for command in commands} == set(calculator._COMMANDS)
+    assert {command.split()[0] for command in commands} == set(calculator.QUESTIONS)
     for command in commands:
         assert ask(capsys, command)["question"] == command.split()[0]
 

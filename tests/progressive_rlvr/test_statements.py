@@ -1,0 +1,112 @@
+"""Statements beside the accuracy: declared in a configuration, locked, and certified from a real small run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from small_runs import SMALL, prlvr, write_config
+
+from pacbayes.sample import MethodLock, read_lock
+from progressive_rlvr.config import RunConfig
+from progressive_rlvr.declare import declare
+from progressive_rlvr.errors import UserError
+
+STATEMENTS = {
+    "gain": {"base": "0.01", "paired": "0.01"},
+    "holdout": "0.01",
+    "transfer": {"policy": "lora", "prompts": 60, "teachers": 2, "delta": "0.02"},
+    "joint": "0.2",
+}
+
+
+def config(**statements: object) -> RunConfig:
+    return RunConfig.model_validate(
+        {**SMALL, "domains": {"knowledge": {}, "mathematics": {}}, "statements": statements}
+    )
+
+
+def test_shares_are_taken_from_the_accuracy_s() -> None:
+    declared = declare(config(**STATEMENTS))
+    shares = {share.name: share.value for share in declared.shares}
+    assert declared.delta == "0.1"  # 0.2 for two domains
+    assert shares == {
+        "accuracy": "0.05",
+        "base accuracy": "0.01",
+        "paired gain": "0.01",
+        "hold-out": "0.01",
+        "disagreement": "0.02",
+    }
+    assert declared.joint is not None
+    assert [(share.domain, share.delta) for share in declared.joint.shares] == [
+        ("knowledge", "0.1"),
+        ("mathematics", "0.1"),
+    ]
+    plain = declare(RunConfig.model_validate(SMALL))
+    assert (plain.delta, plain.transfer, plain.joint) == ("0.05", None, None)
+    assert [(share.name, share.value) for share in plain.shares] == [("accuracy", "0.05")]
+
+
+@pytest.mark.parametrize(
+    ("statements", "said"),
+    [
+        ({"holdout": "0.05"}, "nothing is left for the accuracy"),
+        ({"holdout": "a tenth"}, "is a decimal such as"),
+        ({"holdout": "1e-3"}, "pattern"),
+        ({"joint": "1.5"}, "pattern|delta"),
+    ],
+)
+def test_a_split_of_delta_that_makes_no_sense_is_one_line(statements: dict[str, object], said: str) -> None:
+    with pytest.raises(UserError, match=said) as caught:
+        declare(config(**statements))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("statements")
+    file = write_config(folder, domains={"knowledge": {}, "mathematics": {}}, statements=STATEMENTS)
+    prlvr("run", file, "--runs", folder / "runs", timeout=900)
+    return folder / "runs" / "small"
+
+
+@pytest.mark.slow
+def test_all_kinds_of_a_run(finished: Path) -> None:
+    """One run, three kinds of certificates, each verified by the command line."""
+    method = read_lock(finished / "knowledge" / "method.lock.json", MethodLock)
+    assert method.transfer is not None
+    certificate = json.loads((finished / "knowledge" / "certificate.json").read_text())
+    assert certificate["gain"] is not None
+    assert [line["name"] for line in certificate["deltas"]["lines"]][-1] == "disagreement"
+
+    said = json.loads(prlvr("bound", "certify-transfer", "--run", finished, "--domain", "knowledge").stdout)
+    assert said["prompts"] == 60
+    transfer = finished / "knowledge" / "transfer.json"
+    before = transfer.read_bytes()
+    prlvr("bound", "certify-transfer", "--run", finished, "--domain", "knowledge")  # the same comparison again
+    assert transfer.read_bytes() == before
+    joint = json.loads(prlvr("bound", "certify-joint", finished).stdout)
+    assert joint["delta"] == 0.2
+    assert set(joint["certified_accuracy"]) == {"knowledge", "mathematics"}
+    for file in (transfer, finished / "joint.json", finished / "knowledge" / "certificate.json"):
+        assert "FAIL" not in prlvr("verify", file).stdout
+
+    rows = (finished / "knowledge" / "comparison.parquet").read_bytes()
+    (finished / "knowledge" / "comparison.parquet").write_bytes(rows[:-1])
+    assert "comparison" in prlvr("verify", transfer, code=1).stdout
+
+
+def test_a_run_that_declared_nothing_says_so(tmp_path: Path) -> None:
+    file = write_config(tmp_path)
+    prlvr("lock", file, "--runs", tmp_path / "runs")
+    run = tmp_path / "runs" / "small"
+    assert (
+        "declares no transfer"
+        in prlvr("bound", "certify-transfer", "--run", run, "--domain", "knowledge", code=2).stderr
+    )
+    assert "has no certificates" in prlvr("bound", "certify-joint", run, code=2).stderr
+    answer = json.loads(prlvr("bound", "holdout", "--n", "100", "--correct", "80", "--delta", "0.05").stdout)
+    assert 0.7 < answer["certified_accuracy"] < 0.8
+    assert "argument --n" in prlvr("bound", "holdout", "--n", "ten", "--correct", "8", "--delta", "0.05", code=2).stderr
+    assert "--right" in prlvr("bound", "draws", "--help").stdout
