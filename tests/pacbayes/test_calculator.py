@@ -1,8 +1,10 @@
 """The calculator's commands, as a user types them."""
 
+import inspect
 import json
 import subprocess
 import sys
+import typing
 from pathlib import Path
 from typing import Any
 
@@ -189,3 +191,24 @@ def test_public_names_resolve() -> None:
         assert getattr(pacbayes, name).__module__.startswith("pacbayes.")
     with pytest.raises(AttributeError, match="no attribute 'certify'"):
         pacbayes.certify  # noqa: B018
+    assert set(pacbayes.__all__) <= set(dir(pacbayes))
+
+
+def test_types_of_public_signatures_are_public() -> None:
+    """What a caller must build or receive can be imported from where the function is."""
+    for name in pacbayes.__all__:
+        function = getattr(pacbayes, name)
+        if not inspect.isfunction(function):
+            continue
+        for annotation in typing.get_type_hints(function).values():
+            for part in _parts(annotation):
+                if isinstance(part, type) and part.__module__.startswith("pacbayes."):
+                    assert part.__name__ in {*pacbayes.__all__, *INTERNAL}, (name, part)
+
+
+# Seen through attributes of public objects, or a protocol that the caller's own items have.
+INTERNAL = {"HasDigests", "Frozen", "Lock"}
+
+
+def _parts(annotation: Any) -> list[Any]:
+    return [annotation, *(part for inner in typing.get_args(annotation) for part in _parts(inner))]
