@@ -117,20 +117,33 @@ def _gain(n: int, won: int, lost: int, both: int, **levels: float) -> _Answer:
 def _transfer(
     n: int,
     correct: int,
+    bits: float,
     differing: int,
     compared: int,
     teachers: int,
+    delta_student: float,
+    delta_differ: float,
     pool: int | None,
     outcome: _Outcome | None,
-    **levels: float,
 ) -> _Answer:
     counts = n - correct, n, differing, compared
     if pool is None:
         if outcome:
             raise ValueError("--outcome speaks of a finite pool; give its size with --pool")
-        return {"certified_accuracy": transfer_accuracy(*counts, teachers=teachers, **levels)}
+        certified = transfer_accuracy(
+            *counts, bits=bits, delta_student=delta_student, delta_differ=delta_differ, teachers=teachers
+        )
+        return {"certified_accuracy": certified}
     outcome = outcome or "expected"
-    certified = transfer_pool_accuracy(*counts, pool, outcome=outcome, teachers=teachers, **levels)
+    certified = transfer_pool_accuracy(
+        *counts,
+        pool,
+        bits=bits,
+        delta_student=delta_student,
+        delta_differ=delta_differ,
+        outcome=outcome,
+        teachers=teachers,
+    )
     return {"outcome": outcome, "certified_accuracy": certified}
 
 
