@@ -33,8 +33,8 @@ def statement(
         )
     if holdout is not None and method.share(HOLDOUT_SHARE):
         text += (
-            f" With {confidence_of(method, ACCURACY_SHARE, HOLDOUT_SHARE)} % confidence, that accuracy holds and so does "
-            f"what {holdout.n:,} held-out prompts say by themselves: at least "
+            f" With {confidence_of(method, ACCURACY_SHARE, HOLDOUT_SHARE)} % confidence, that accuracy holds and so "
+            f"does what {holdout.n:,} held-out prompts say by themselves: at least "
             f"{percent_down(holdout.certified_accuracy)} %."
         )
     if "base" in results and bound.certified_accuracy <= results["base"].accuracy:
