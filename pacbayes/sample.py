@@ -71,12 +71,15 @@ class LockError(ValueError):
 
 
 class Claim(Frozen):
-    """What is claimed about what; ``base_digest`` is the digest of the base model's :class:`ModelDigests`."""
+    """What is claimed about what; ``base_digest`` is the digest of the base model's :class:`ModelDigests`.
+
+    The population's name stands in brackets in the statement, and may hold nothing that could end them and go on.
+    """
 
     base: Name
     base_digest: HexDigest
     domain: FileName
-    population: Name
+    population: Annotated[Name, Field(pattern=r"^[^()%;]*$")]
 
 
 class ModelDigests(Frozen):

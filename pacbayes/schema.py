@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
 import pydantic
-from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import AfterValidator, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 from pacbayes.canonical import canonical_json
 
+# Control and format characters (the latter can reverse the direction of reading), separators of lines, surrogates.
+_UNSEEN = frozenset({"Cc", "Cf", "Zl", "Zp", "Cs"})
+_JOINERS = "\u200c\u200d"  # format characters that words of some languages are spelt with
+
+
+def _readable(text: str) -> str:
+    """Refuse what is not seen or turns what is seen around: a claim must read as it is."""
+    for character in text:
+        if unicodedata.category(character) in _UNSEEN and character not in "\n\t" + _JOINERS:
+            raise ValueError(f"the character U+{ord(character):04X} cannot be seen")
+    return text
+
+
+def _one_line(text: str) -> str:
+    if "\n" in text or "\t" in text:
+        raise ValueError("expected one line")
+    return _readable(text)
+
+
 HexDigest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 """SHA-256 as 64 lower-case hex digits."""
-Text = Annotated[str, Field(min_length=1, max_length=20_000)]
-Name = Annotated[str, Field(min_length=1, max_length=200)]
+Text = Annotated[str, Field(min_length=1, max_length=20_000), AfterValidator(_readable)]
+Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_one_line)]
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")]
 """A name that is also the name of a folder, such as a domain's."""
 DecimalFraction = Annotated[str, Field(pattern=r"^0\.[0-9]{1,12}$")]

@@ -88,8 +88,8 @@ def certified_mean_accuracy(rewards: ArrayLike, *, bits: float, delta: float, po
         ValueError: an argument is out of range.
     """
     draws = np.asarray(rewards, dtype=np.float64)
-    if draws.ndim == 2 and not ((draws >= 0) & (draws <= 1)).all():
-        raise ValueError("expected rewards in [0, 1]")
+    if draws.ndim == 2 and (draws.size == 0 or not ((draws >= 0) & (draws <= 1)).all()):
+        raise ValueError(f"expected rewards in [0, 1], at least one, got shape {draws.shape}")
     means = draws.mean(axis=1) if draws.ndim == 2 else draws
     return betting_mean_lower(means, log_eta=log_failure_probability(bits, delta), population=population)
 

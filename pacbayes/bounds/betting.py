@@ -17,11 +17,12 @@ sections 4 and 5 (without replacement); Joag-Dev and Proschan, "Negative associa
 
 import math
 from collections.abc import Callable, Sequence
+from operator import index
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pacbayes.bounds.binomial import check_log_eta
+from pacbayes.bounds.binomial import check_log_eta, check_size
 from pacbayes.bounds.inversion import probabilities, round_down, smallest_true_logit
 
 # The best stake is about (mean - m) m / variance: small for large samples, near one where no loss was seen. Equal
@@ -58,6 +59,9 @@ def betting_mean_lower(
         raise ValueError(f"expected a non-empty vector of values in [0, 1], got shape {x.shape}")
     if population is None:
         return betting_mean_lower_from_counts(*np.unique(x, return_counts=True), log_eta=log_eta, stakes=stakes)
+    _check_stakes(stakes)
+    population = index(population)
+    check_size("population", population)
     if population < x.size:
         raise ValueError(f"expected population >= n, got population={population}, n={x.size}")
     return _largest_rejected(_without_replacement(x, population, stakes), log_eta)
@@ -66,13 +70,32 @@ def betting_mean_lower(
 def betting_mean_lower_from_counts(
     values: ArrayLike, counts: ArrayLike, *, log_eta: float, stakes: Sequence[float] = STAKES
 ) -> float:
-    """`betting_mean_lower` of a sample in which values[i] occurred counts[i] times (independent, so in any order)."""
+    """`betting_mean_lower` of a sample in which values[i] occurred counts[i] times (independent, so in any order).
+
+    Args:
+        values: shape (k,), in [0, 1].
+        counts: shape (k,), whole numbers >= 0, not all of them 0.
+        log_eta, stakes: as `betting_mean_lower`.
+
+    Raises:
+        ValueError: an argument is out of range.
+    """
     x, times = np.asarray(values, dtype=np.float64), np.asarray(counts, dtype=np.float64)
+    if x.ndim != 1 or x.shape != times.shape or not ((x >= 0) & (x <= 1)).all():
+        raise ValueError(f"expected values in [0, 1] with a count for each, got shapes {x.shape} and {times.shape}")
+    if not ((times >= 0) & (times <= 1e12) & (times == np.floor(times))).all() or not times.any():
+        raise ValueError("expected whole counts from 0 to 10^12, not all of them 0")
+    _check_stakes(stakes)
 
     def evidence(mean: float) -> tuple[float, float]:
         return _log_evidence(x / mean, times, stakes)
 
     return _largest_rejected(evidence, log_eta)
+
+
+def _check_stakes(stakes: Sequence[float]) -> None:
+    if not stakes or not all(0.0 < c < 1.0 for c in stakes):
+        raise ValueError("expected stakes in (0, 1): beyond, a factor can be negative and the product is no e-value")
 
 
 def _without_replacement(x: NDArray[np.float64], population: int, stakes: Sequence[float]) -> _Evidence:

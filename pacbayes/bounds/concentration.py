@@ -73,6 +73,8 @@ def catoni_risk_upper(losses: float, n: int, *, log_eta: float, grid: Sequence[f
     """
     check_counts(losses, n)
     check_log_eta(log_eta)
+    if not grid or not all(0.0 < c < math.inf for c in grid):
+        raise ValueError("expected a grid of positive parameters")
     charge = (math.log(len(grid)) - log_eta) / n
     return round_up(min(math.expm1(-c * losses / n - charge) / math.expm1(-c) for c in grid))
 

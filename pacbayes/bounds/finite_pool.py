@@ -15,6 +15,7 @@ for the median; Borcea, Branden and Liggett, "Negative dependence and the geomet
 
 import math
 from fractions import Fraction
+from operator import index
 from typing import Literal
 
 from pacbayes.bounds.binomial import (
@@ -41,7 +42,9 @@ def pool_losses_upper(losses: int, n: int, population: int, *, log_eta: float) -
 
     Raises:
         ValueError: a count or log_eta is out of range.
+        TypeError: a count is not an integer.
     """
+    losses, n, population = index(losses), index(n), index(population)
     check_counts(losses, n)
     check_log_eta(log_eta)
     check_size("population", population)

@@ -6,6 +6,7 @@ A share of delta is an argument, never a default: it is fixed with the method, b
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import index
 from typing import Literal
 
 from pacbayes.bounds.accuracy import certified_accuracy
@@ -26,6 +27,7 @@ class PairedCounts:
 
     Raises:
         ValueError: a count is negative or they exceed n.
+        TypeError: a count is not an integer.
     """
 
     won: int
@@ -34,6 +36,8 @@ class PairedCounts:
     n: int
 
     def __post_init__(self) -> None:
+        for count in (self.won, self.lost, self.both, self.n):
+            index(count)
         if min(self.won, self.lost, self.both) < 0 or not 1 <= self.n >= self.won + self.lost + self.both:
             raise ValueError(f"expected counts of disjoint sets of n >= 1 prompts, got {self}")
 
@@ -207,7 +211,7 @@ def joint_accuracies(claims: Mapping[str, JointClaim]) -> dict[str, float]:
 
 def _transfer_levels(bits: float, delta_student: float, delta_differ: float, teachers: int) -> tuple[float, float]:
     _check_shares(student=delta_student, differ=delta_differ)
-    if teachers < 1:
+    if index(teachers) < 1:
         raise ValueError(f"expected teachers >= 1, got {teachers}")
     return log_failure_probability(bits, delta_student), log_failure_probability(math.log2(teachers), delta_differ)
 

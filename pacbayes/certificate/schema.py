@@ -225,6 +225,8 @@ def read_as(path: str | os.PathLike[str], kind: type[AnyCertificate]) -> AnyCert
 def read_bytes(path: Path) -> bytes:
     """A file of any origin that is not too large to be what it should be. Raises CertificateError in one line."""
     try:
+        if path.exists() and not path.is_file():  # a pipe or a device might never end
+            raise CertificateError(f"{path.name} is not a file")
         if path.stat().st_size > _MAXIMUM_FILE:
             raise CertificateError(f"{path.name} is larger than {_MAXIMUM_FILE} bytes")
         return path.read_bytes()
