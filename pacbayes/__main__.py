@@ -58,6 +58,11 @@ def main(arguments: Sequence[str] | None = None, *, program: str = "python -m pa
     """
     parser = _parser(program)
     options = vars(parser.parse_args(arguments))
+    if options["question"] == "schema":
+        from pacbayes.json_schema import json_schema  # locks and certificates, which no other question needs
+
+        print(json.dumps(json_schema(), indent=1))
+        return
     question, answer = options.pop("question"), options.pop("answer")
     try:
         result = answer(**options)
@@ -337,6 +342,7 @@ def _parser(program: str) -> argparse.ArgumentParser:
         for option in question.options.split():
             settings = _ACCURACY_BOUND if (name, option) == ("accuracy", "bound") else _OPTIONS[option]
             command.add_argument(f"--{option.replace('_', '-')}", **settings)
+    commands.add_parser("schema", help="the JSON Schema of locks, evidence and certificates")
     return parser
 
 

@@ -141,7 +141,13 @@ def bound(
 
 
 @bound_app.command("certify-transfer")
-def certify_transfer(run_folder: RunFolder, domain: DomainOfRun) -> None:
+def certify_transfer(
+    run_folder: RunFolder,
+    domain: DomainOfRun,
+    beacon: Annotated[
+        str | None, typer.Option("--beacon", help="Public randomness dated after both policies were fixed.")
+    ] = None,
+) -> None:
     """Certify the uncompressed policy that the run's lock names, through its coded student; prints one JSON object.
 
     Fresh prompts are drawn now that both policies are fixed, both answer them under noise of their own, and how often
@@ -149,7 +155,7 @@ def certify_transfer(run_folder: RunFolder, domain: DomainOfRun) -> None:
     """
     from progressive_rlvr.statements import certify_transfer as certify
 
-    typer.echo(json.dumps(certify(run_folder, domain), indent=1))
+    typer.echo(json.dumps(certify(run_folder, domain, beacon), indent=1))
 
 
 @bound_app.command("certify-joint")

@@ -1,7 +1,8 @@
 """Certificates of a finished run beside the accuracy's: a transfer to a policy without a message, all domains at once.
 
 What they need was declared when the run was locked. A transfer draws its fresh prompts now, from a seed that the
-digests of both policies go into, and scores nothing: only whether the two answer alike is looked at.
+digests of both policies go into, and scores nothing: only whether the two answer alike is looked at. The k-th
+comparison of a domain is `transfer-k.json`, with the lock of its prompts and its evidence in the folder `transfer-k`.
 """
 
 from __future__ import annotations
@@ -36,14 +37,18 @@ from progressive_rlvr.stages import StageResult, run_stage, stage_folders
 from progressive_rlvr.stages.quantize import MESSAGE_FILE
 
 COMPARISON_FILE = "comparison.parquet"
-TRANSFER_FILE, TRANSFER_LOCK = "transfer.json", "transfer.lock.json"
+TRANSFER_LOCK = "transfer.lock.json"
 JOINT_FILE = "joint.json"
 # Typed outcomes of completions that nobody judges.
 ENDED, TRUNCATED = "ended", "truncated"
 
 
-def certify_transfer(run_folder: Path, domain: str) -> dict[str, Any]:
+def certify_transfer(run_folder: Path, domain: str, beacon: str | None = None) -> dict[str, Any]:
     """Compare the policy that the lock names with the coded student on fresh prompts, and certify it.
+
+    Args:
+        run_folder, domain: a finished run, and one of its domains.
+        beacon: public randomness dated after both policies were fixed, if there is one.
 
     Returns: a JSON object with `certified_accuracy`, `differing`, `prompts`, `certificate`.
 
@@ -68,12 +73,12 @@ def certify_transfer(run_folder: Path, domain: str) -> dict[str, Any]:
     with only_process(folder):
         chain = open_chain(config, run_folder, domain)
         try:
-            return _certify_transfer(chain, AttemptLog(run_folder.parent / "attempts.jsonl"))
+            return _certify_transfer(chain, AttemptLog(run_folder.parent / "attempts.jsonl"), beacon)
         finally:
             chain.domain.close()
 
 
-def _certify_transfer(chain: Chain, log: AttemptLog) -> dict[str, Any]:
+def _certify_transfer(chain: Chain, log: AttemptLog, beacon: str | None) -> dict[str, Any]:
     transfer = chain.method.transfer
     assert transfer is not None
     stages: list[StageResult] = []
@@ -86,14 +91,16 @@ def _certify_transfer(chain: Chain, log: AttemptLog) -> dict[str, Any]:
     student, teacher = pair["coded"], pair[transfer.policy]
     if student.digest != file_digest(chain.folder / MESSAGE_FILE):
         raise UserError(f"{chain.folder / MESSAGE_FILE} is not the message of the last stage")
-    beacon = None
     seed = transfer_seed(chain.method.digest, chain.sample.digest, student.digest, teacher.digest, beacon)
     items = chain.population.draw(seed, transfer.prompts)
     lock = register_comparison(
         log, chain.method, chain.sample, items, student=student.digest, teacher=teacher.digest, beacon=beacon
     )
-    write_lock(chain.folder / TRANSFER_LOCK, lock)
-    comparison = chain.folder / COMPARISON_FILE
+    path = chain.folder / f"transfer-{lock.number}.json"
+    folder = path.with_suffix("")
+    folder.mkdir(exist_ok=True)
+    write_lock(folder / TRANSFER_LOCK, lock)
+    comparison = folder / COMPARISON_FILE
     engine = HfEngine(model, chain.tokenizer)
     for policy in (student, teacher):
         if not _answered(comparison, policy, lock):
@@ -108,7 +115,6 @@ def _certify_transfer(chain: Chain, log: AttemptLog) -> dict[str, Any]:
         comparison=comparison.read_bytes(),
         engine=engine_record(chain, model),
     )
-    path = chain.folder / TRANSFER_FILE
     write_certificate(path, certificate)
     return {
         "policy": certificate.policy,

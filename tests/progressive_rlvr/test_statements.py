@@ -82,18 +82,23 @@ def test_all_kinds_of_a_run(finished: Path) -> None:
 
     said = json.loads(prlvr("bound", "certify-transfer", "--run", finished, "--domain", "knowledge").stdout)
     assert said["prompts"] == 60
-    transfer = finished / "knowledge" / "transfer.json"
+    transfer = finished / "knowledge" / "transfer-1.json"
     before = transfer.read_bytes()
     prlvr("bound", "certify-transfer", "--run", finished, "--domain", "knowledge")  # the same comparison again
     assert transfer.read_bytes() == before
+    again = ("bound", "certify-transfer", "--run", finished, "--domain", "knowledge", "--beacon")
+    second = json.loads(prlvr(*again, "a lottery").stdout)["certificate"]
+    assert second.endswith("transfer-2.json")
+    assert "FAIL" not in prlvr("verify", second).stdout
+    assert "declares 2 comparisons, this is number 3" in prlvr(*again, "another lottery", code=2).stderr
     joint = json.loads(prlvr("bound", "certify-joint", finished).stdout)
     assert joint["delta"] == 0.2
     assert set(joint["certified_accuracy"]) == {"knowledge", "mathematics"}
     for file in (transfer, finished / "joint.json", finished / "knowledge" / "certificate.json"):
         assert "FAIL" not in prlvr("verify", file).stdout
 
-    rows = (finished / "knowledge" / "comparison.parquet").read_bytes()
-    (finished / "knowledge" / "comparison.parquet").write_bytes(rows[:-1])
+    rows = (finished / "knowledge" / "transfer-1" / "comparison.parquet").read_bytes()
+    (finished / "knowledge" / "transfer-1" / "comparison.parquet").write_bytes(rows[:-1])
     assert "comparison" in prlvr("verify", transfer, code=1).stdout
 
 
