@@ -13,11 +13,13 @@ from typing import Any
 from domains.base import Item
 from pacbayes.canonical import file_digest
 from pacbayes.certificate import (
+    CertificateError,
     build_joint_certificate,
     build_transfer_certificate,
     find_file,
     find_part,
     read_certificate,
+    verify_certificate,
     write_certificate,
 )
 from pacbayes.evidence import Outcome, read_evidence, write_evidence
@@ -170,7 +172,7 @@ def certify_joint(run_folder: Path) -> dict[str, Any]:
 
     Raises:
         UserError: there are no certificates in this folder.
-        CertificateError: they were not locked jointly, or one is missing.
+        CertificateError: they were not locked jointly, one is missing, or one does not hold.
     """
     found = sorted(run_folder.glob("*/certificate.json"))
     if not found:
@@ -179,6 +181,9 @@ def certify_joint(run_folder: Path) -> dict[str, Any]:
     parts = []
     for shown in map(read_certificate, found):
         file = find_part(path, shown.domain)
+        failed = next((check for check in verify_certificate(file) if not check.ok), None)
+        if failed is not None:
+            raise CertificateError(f"the certificate of {shown.domain} does not hold: {failed.name}: {failed.detail}")
         method = read_lock(find_file(file, shown.domain, "method.lock.json"), MethodLock)
         parts.append((shown, method))
     certificate = build_joint_certificate(parts)

@@ -97,6 +97,12 @@ def test_all_kinds_of_a_run(finished: Path) -> None:
     for file in (transfer, finished / "joint.json", finished / "knowledge" / "certificate.json"):
         assert "FAIL" not in prlvr("verify", file).stdout
 
+    good = (finished / "mathematics" / "message.bin").read_bytes()
+    (finished / "mathematics" / "message.bin").write_bytes(good + b"x")
+    said = prlvr("bound", "certify-joint", finished, code=2).stderr
+    assert "the certificate of mathematics does not hold: message" in said
+    (finished / "mathematics" / "message.bin").write_bytes(good)
+
     rows = (finished / "knowledge" / "transfer-1" / "comparison.parquet").read_bytes()
     (finished / "knowledge" / "transfer-1" / "comparison.parquet").write_bytes(rows[:-1])
     assert "comparison" in prlvr("verify", transfer, code=1).stdout
