@@ -52,12 +52,14 @@ from pacbayes.transfer import TransferLock, disagreement
 class Compared(Frozen):
     """Teacher and student on the fresh prompts.
 
-    ``differing`` includes the ``incomparable``. ``upper`` limits the probability that they differ, rounded up to six
-    decimals.
+    ``differing`` includes the ``incomparable``. ``in_sample`` fresh prompts stand in the sample too: by chance in a
+    small population, and suspicious in a large one, where policies agree on what both were trained on. ``upper``
+    limits the probability that they differ, rounded up to six decimals.
     """
 
     differing: Annotated[int, Field(ge=0)]
     incomparable: Annotated[int, Field(ge=0)]
+    in_sample: Annotated[int, Field(ge=0)]
     prompts: Annotated[int, Field(ge=1)]
     upper: Annotated[float, Field(ge=0, le=1)]
 
@@ -192,9 +194,11 @@ def assemble_transfer(
     counted = disagreement(comparison, lock, declared.policy)
     delta = delta_as_float(method.share(DISAGREEMENT_SHARE))
     limit = disagreement_upper(counted.differing, counted.compared, bits=comparison_bits.total, delta=delta)
+    of_sample = {item.prompt_digest for item in sample.items}
     compared = Compared(
         differing=counted.differing,
         incomparable=counted.incomparable,
+        in_sample=sum(item.prompt_digest in of_sample for item in lock.items),
         prompts=counted.compared,
         upper=min(1.0, round_up(limit, ACCURACY_PLACES)),
     )
@@ -317,7 +321,7 @@ def _assumptions(
     )
     yield (
         f"The {declared.prompts} fresh prompts {drawn}, drawn after teacher and student were fixed, and used for "
-        "nothing else."
+        f"nothing else; {compared.in_sample} of them stand in the sample too."
     )
     if lock.beacon is None:
         yield (

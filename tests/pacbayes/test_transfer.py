@@ -189,6 +189,21 @@ def test_what_cannot_be_compared_differs(run: tuple[Chain, Path], copy: Path) ->
     assert any("2 prompts" in text for text in certificate.assumptions)
 
 
+def test_training_prompts_passed_off_as_fresh_are_told(tmp_path: Path) -> None:
+    """Teacher and student agree on what both were trained on; who uses those prompts again is seen in the numbers."""
+    chain = Chain.draw(transfer_method(), tmp_path / "log")
+    chain.certify(tmp_path / "run", 0, STUDENT)
+    message = (tmp_path / "run" / "message.bin").read_bytes()
+    names = {"student": digest(message), "teacher": teacher_digest(TEACHER)}
+    lock = register_comparison(AttemptLog(tmp_path / "log"), chain.method, chain.sample, chain.prompts, **names)
+    rows = answers(lock, chain.prompts, "coded", TEACHER) + answers(lock, chain.prompts, "lora", TEACHER)
+    policies = {"coded": names["student"], "lora": names["teacher"]}
+    write_evidence(tmp_path / "run" / "comparison.parquet", rows, sample_lock=lock.digest, policies=policies)
+    certificate = build_transfer(chain, tmp_path / "run", lock)
+    assert certificate.disagreement.in_sample == 300
+    assert any("300 of them stand in the sample too" in text for text in certificate.assumptions)
+
+
 def test_rows_of_another_lock_policy_or_prompt_are_refused(run: tuple[Chain, Path], copy: Path) -> None:
     lock = read_lock(copy / "transfer.lock.json", TransferLock)
     good = read_evidence(copy / "comparison.parquet")
