@@ -192,19 +192,26 @@ _add_questions()
 
 @app.command()
 def verify(
-    certificate: Annotated[
-        Path, typer.Argument(help="A certificate, such as runs/pocket/certificates/mathematics.json.")
+    certificates: Annotated[
+        list[Path],
+        typer.Argument(
+            help="A certificate, such as runs/pocket/certificates/mathematics.json; or several.",
+            metavar="CERTIFICATE...",
+        ),
     ],
     as_json: AsJson = False,
 ) -> None:
     """Check somebody's certificate without a model (level V0): digests, bits, counts and bounds are computed again.
 
     Locks, message and evidence are looked for beside the certificate, then in the folder of its name, then in
-    ../DOMAIN/. Exits 1 if anything differs.
+    ../DOMAIN/. Exits 1 if anything differs. Of several certificates it also says whether they hold jointly.
     """
-    from progressive_rlvr.show import check_lines
+    from progressive_rlvr.show import check_lines, jointly_line
 
-    if not check_lines(certificate, as_json):
+    held = [check_lines(certificate, as_json) for certificate in certificates]
+    if len(certificates) > 1 and not as_json:
+        typer.echo(jointly_line(certificates))
+    if not all(held):
         raise typer.Exit(1)
 
 

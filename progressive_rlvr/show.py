@@ -15,7 +15,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, Tim
 from rich.progress import Progress as Bars
 from rich.table import Table
 
-from pacbayes.certificate import not_checked_in, read_certificate, verify_certificate
+from pacbayes.certificate import (
+    CertificateError,
+    build_joint_certificate,
+    find_file,
+    not_checked_in,
+    read_certificate,
+    verify_certificate,
+)
+from pacbayes.sample import LockError, MethodLock, read_lock
 from progressive_rlvr.config import RunConfig, StageName, load_config
 from progressive_rlvr.errors import UserError
 from progressive_rlvr.metrics import Metrics
@@ -120,6 +128,18 @@ def check_lines(certificate: Path, as_json: bool) -> bool:
         typer.echo(f"not checked: {line}")
     typer.echo("the certificate is consistent with its files (V0)" if ok else "the certificate does NOT hold")
     return ok
+
+
+def jointly_line(certificates: list[Path]) -> str:
+    """Whether certificates hold all at once, as their locks declare, or each with its own confidence."""
+    try:
+        parts = []
+        for path in certificates:
+            shown = read_certificate(path)
+            parts.append((shown, read_lock(find_file(path, shown.domain, "method.lock.json"), MethodLock)))
+        return f"jointly, as locked: {build_joint_certificate(parts).statement}"
+    except (CertificateError, LockError) as error:
+        return f"NOT jointly: {error}"
 
 
 def status_table(run_folder: Path, as_json: bool) -> None:

@@ -97,6 +97,10 @@ def test_all_kinds_of_a_run(finished: Path) -> None:
     for file in (transfer, finished / "joint.json", finished / "knowledge" / "certificate.json"):
         assert "FAIL" not in prlvr("verify", file).stdout
 
+    both = [finished / "certificates" / f"{name}.json" for name in ("knowledge", "mathematics")]
+    assert "jointly, as locked: With 80 % confidence, all of these hold at once" in prlvr("verify", *both).stdout
+    assert "NOT jointly: the joint statement is about" in prlvr("verify", both[0], both[0]).stdout
+
     good = (finished / "mathematics" / "message.bin").read_bytes()
     (finished / "mathematics" / "message.bin").write_bytes(good + b"x")
     said = prlvr("bound", "certify-joint", finished, code=2).stderr
