@@ -20,6 +20,7 @@ from pacbayes.bounds import (
     binomial_risk_upper,
     certified_accuracy,
     certified_gain,
+    certified_mean_accuracy,
     certified_pool_accuracy,
     log_failure_probability,
     transfer_accuracy,
@@ -218,3 +219,24 @@ def test_paired_gain_holds_without_any_gain() -> None:
         gain = certified_gain(counts, bits=0.0, delta_accuracy=0.01, delta_base=0.01, delta_paired=0.3)
         violations += gain.paired > 0.0
     assert 5 <= violations <= 0.3 * 500  # it comes close enough to be wrong now and then
+
+
+def test_stratified_draws_and_exact_probabilities_keep_the_promise_and_say_more() -> None:
+    """Draws of one prompt that depend on each other: right where one of M evenly spread uniforms falls below p.
+
+    Prompts are right with probability .5 or .9. M = 4 stratified draws, M = 4 independent ones, and the probabilities
+    themselves (one-token answers), each against the true mean of .7: no violation above delta, and less noise, higher.
+    """
+    rng, n, runs, delta = np.random.default_rng(13), 300, 400, 0.3
+    violations, means = {}, {}
+    for how in ("independent", "stratified", "exact"):
+        limits = []
+        for _ in range(runs):
+            p = np.where(rng.random(n) < 0.5, 0.5, 0.9)[:, None]
+            shift = rng.random((n, 4 if how == "independent" else 1))
+            uniforms = shift if how == "independent" else (np.arange(4) + shift) / 4
+            rewards = p[:, 0] if how == "exact" else (uniforms < p).astype(float)
+            limits.append(certified_mean_accuracy(rewards, bits=0.0, delta=delta))
+        violations[how], means[how] = float((np.array(limits) > 0.7).mean()), float(np.mean(limits))
+    assert all(rate <= delta + 4 * math.sqrt(delta / runs) for rate in violations.values()), violations
+    assert means["exact"] > means["stratified"] > means["independent"]
