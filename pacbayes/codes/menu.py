@@ -26,6 +26,8 @@ from pacbayes.codes.arithmetic_coding import (
 )
 from pacbayes.codes.priors import AnyCode, Probability
 
+_FINEST, _COARSEST = Decimal("1e-30"), Decimal("1e30")
+
 
 def _positive_decimal(text: str) -> str:
     try:
@@ -34,6 +36,9 @@ def _positive_decimal(text: str) -> str:
         raise ValueError(f"expected a decimal number such as '0.4', got {text!r}") from None
     if not value.is_finite() or value <= 0:
         raise ValueError(f"expected a positive decimal number, got {text!r}")
+    # As an exact fraction 1e-999999999 would keep a verifier busy for ever.
+    if len(text) > 50 or not _FINEST <= value <= _COARSEST:
+        raise ValueError(f"expected a step from {_FINEST} to {_COARSEST} in at most 50 characters, got {text[:60]!r}")
     return text
 
 
@@ -44,7 +49,7 @@ class MenuEntry(BaseModel):
         name: unique within the menu.
         probability: of choosing the entry, a fraction in lowest terms.
         dimension: number of integers.
-        step: the grid; the adapter's parameters are step times the integers. Decimal text, exact.
+        step: the grid; the adapter's parameters are step times the integers, in float64. Decimal text, exact.
         code: the prior over the integers.
         structure: what the decoder must know of the adapter (kind, rank, tying, …); compared, never interpreted here.
         prior_artifact: SHA-256 of the adapter's fixed tensors, in hexadecimal.
@@ -61,10 +66,18 @@ class MenuEntry(BaseModel):
     prior_artifact: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
     def rescaled(self, q: tuple[int, ...], step: str) -> tuple[int, ...] | None:
-        """The integers that give, on this entry's grid, the parameters step * q; None if they are not on the grid."""
+        """The integers that give, on this entry's grid, the parameters step * q; None if they are not on the grid.
+
+        Decoders multiply in float64, where 3 * 0.1 is not 1 * 0.3: what differs in the last bit is another policy.
+        """
         ratio = Fraction(step) / Fraction(self.step)
         scaled = [ratio * value for value in q]
-        return tuple(value.numerator for value in scaled) if all(value.denominator == 1 for value in scaled) else None
+        if any(value.denominator != 1 or abs(value) > 2**53 for value in scaled):
+            return None
+        integers = tuple(value.numerator for value in scaled)
+        mine, theirs = float(self.step), float(step)
+        same = all(mine * own == theirs * value for own, value in zip(integers, q, strict=True))
+        return integers if same else None
 
 
 class Menu(BaseModel):
@@ -109,8 +122,8 @@ class Menu(BaseModel):
     def mixture_bits(self, i: int, q: Iterable[SupportsIndex]) -> float:
         """-log2 of the whole probability of the policy that (i, q) decodes to, rounded up; at most `bits(i, q)`.
 
-        Entries with the same structure and prior artifact whose grids both hold the parameters decode to the same
-        policy, and their probabilities add up.
+        Entries with the same structure and prior artifact whose grids both hold the parameters, to the last bit of
+        float64, decode to the same policy, and their probabilities add up.
 
         Raises:
             CodeError: as `bits`.

@@ -22,7 +22,7 @@ from abc import abstractmethod
 from collections.abc import Generator, Iterable, Mapping
 from fractions import Fraction
 from functools import cached_property
-from math import lcm
+from math import lcm, log2
 from operator import index
 from typing import Annotated, Any, Literal, Self, SupportsIndex
 
@@ -42,6 +42,7 @@ from pacbayes.codes.arithmetic_coding import (
 # that a thousand coordinates stay a number of 50,000 bits.
 _TABLE_BITS = 48
 _POSTERIOR_BITS = 64
+_LARGEST_NUMBER = 2**20
 
 
 def _proper_fraction(text: str) -> str:
@@ -156,6 +157,18 @@ class _ParametricCode(Code):
     ratio: Probability
     bound: _Bound
 
+    @model_validator(mode="after")
+    def _small_enough(self) -> Self:
+        """Refuse a declaration whose frequencies take numbers of more than a million bits to compute."""
+        ratio = Fraction(self.ratio)
+        if ratio < 1:
+            # Where the frequency has fallen to the least one, the table is complete.
+            last = (_TABLE_BITS + 1) / (log2(ratio.denominator) - log2(ratio.numerator) or 2.0**-52)
+            largest = min(self._exponent(self.bound), last) * ratio.denominator.bit_length()
+            if largest > _LARGEST_NUMBER:
+                raise ValueError(f"a ratio this close to 1, or with this many digits, takes {largest:.0f} bits")
+        return self
+
     @staticmethod
     @abstractmethod
     def _exponent(distance: int) -> int: ...
@@ -264,7 +277,7 @@ class MixtureCode(Code):
     """
 
     kind: Literal["mixture"] = "mixture"
-    parts: Annotated[tuple[MixturePart, ...], Field(min_length=1)]
+    parts: Annotated[tuple[MixturePart, ...], Field(min_length=1, max_length=256)]
 
     @model_validator(mode="after")
     def _normalised(self) -> Self:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import time
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -34,7 +35,7 @@ from pacbayes.bounds import (
 )
 from pacbayes.canonical import canonical_json, digest
 from pacbayes.certificate import CertificateError, build_certificate, read_certificate, verify_certificate
-from pacbayes.codes import Menu
+from pacbayes.codes import Menu, parse_code
 from pacbayes.declarations import PriorData, Transfer
 from pacbayes.evidence import write_evidence
 from pacbayes.pool import Pool
@@ -203,6 +204,42 @@ def test_transfers_cannot_be_hidden_in_an_old_lock() -> None:
     transfer = Transfer(policy="lora", teachers=1, prompts=10, drawn="population")
     with pytest.raises(pydantic.ValidationError, match="'disagreement'"):
         method_lock(transfer=transfer)
+
+
+@pytest.mark.parametrize("step", ["1e-999999999", "1e999999999", "0." + "0" * 60 + "1", "1e-31", "1e31"])
+def test_a_step_cannot_keep_a_verifier_busy(step: str) -> None:
+    content = method_lock().to_json()
+    content["menu"][0]["step"] = step
+    with pytest.raises(LockError, match="expected a step from 1E-30 to 1E\\+30"):
+        parse_lock(canonical_json(content), MethodLock, name="lock")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        {"kind": "gaussian", "ratio": "999999/1000000", "bound": 4095},
+        {"kind": "laplace", "ratio": f"{10**4000 - 1}/{10**4000}", "bound": 4095},
+        {"kind": "sparse", "values": {"kind": "gaussian", "ratio": "999999/1000000", "bound": 4095}},
+    ],
+)
+def test_a_code_cannot_keep_a_verifier_busy(code: dict[str, Any]) -> None:
+    """Frequencies of such a code are powers with hundreds of millions of digits."""
+    content = method_lock().to_json()
+    content["menu"][0]["code"] = code
+    started = time.monotonic()
+    with pytest.raises(LockError, match=r"takes [0-9]+ bits"):
+        parse_lock(canonical_json(content), MethodLock, name="lock")
+    assert time.monotonic() - started < 5
+
+
+def test_the_widest_codes_that_are_let_through_are_quick() -> None:
+    for code in (
+        {"kind": "gaussian", "ratio": "999/1000", "bound": 4095},
+        {"kind": "laplace", "ratio": "1", "bound": 9},
+    ):
+        started = time.monotonic()
+        assert parse_code(code).log2_probability([0, 1, -2]) < 0
+        assert time.monotonic() - started < 5
 
 
 # --- files --------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from pacbayes.codes import CodeError, Menu, MenuEntry, MessageError, SupportError
+from pacbayes.codes import CodeError, Menu, MenuEntry, MessageError, SupportError, parse_code
 
 DIGEST = "ab" * 32
 
@@ -128,6 +128,25 @@ def test_messages_of_the_same_policy_add_up() -> None:
     )
     # 0.4 * (1, 0) is not on the grid of 0.8, and 0.8 * … exceeds the other's support.
     assert SMALL.mixture_bits(0, (1, 0)) == SMALL.bits(0, (1, 0))
+
+
+def test_policies_that_differ_in_the_last_bit_do_not_add_up() -> None:
+    """3 * 0.1 is not 1 * 0.3 in float64, where decoders multiply: two policies, each with its own price."""
+    entry = MenuEntry(
+        name="tenths",
+        probability="1/2",
+        dimension=1,
+        step="0.1",
+        code=parse_code({"kind": "fixed", "low": -8, "high": 8}),
+        structure={},
+        prior_artifact="0" * 64,
+    )
+    menu = Menu(entries=(entry, entry.model_copy(update={"name": "three tenths", "step": "0.3"})))
+    assert 0.1 * 3 != 0.3 * 1
+    assert menu.mixture_bits(0, [3]) == menu.bits(0, [3])
+    assert menu.mixture_bits(1, [1]) == menu.bits(1, [1])
+    assert 0.1 * 6 != 0.3 * 2
+    assert menu.mixture_bits(0, [0]) == pytest.approx(menu.bits(0, [0]) - 1, abs=1e-9)  # zero is zero on both
 
 
 def test_other_policies_do_not_add_up() -> None:
