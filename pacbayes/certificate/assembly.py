@@ -56,6 +56,7 @@ from pacbayes.sample import (
 from pacbayes.schema import one_line
 
 ACCURACY_PLACES: Final = 6
+MAXIMUM_MESSAGE: Final = 1 << 20  # far above what the largest dimension takes; decoding is quadratic
 
 
 def build_certificate(
@@ -206,6 +207,8 @@ def decode_message(method: MethodLock, message: bytes) -> tuple[int, tuple[int, 
     Raises:
         CertificateError: the bytes are not exactly what their content encodes to.
     """
+    if len(message) > MAXIMUM_MESSAGE:
+        raise CertificateError(f"a message has at most {MAXIMUM_MESSAGE:,} bytes, got {len(message):,}")
     menu = Menu(entries=method.menu)
     index, integers = menu.decode(message)
     if menu.encode(index, integers) != message:

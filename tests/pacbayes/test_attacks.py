@@ -232,6 +232,12 @@ def test_a_code_cannot_keep_a_verifier_busy(code: dict[str, Any]) -> None:
     assert time.monotonic() - started < 5
 
 
+def test_a_message_that_never_ends_is_not_decoded(run: Path) -> None:
+    (run / "message.bin").write_bytes(bytes(2**20 + 1))
+    failed = [check for check in verify_certificate(run / "certificate.json") if not check.ok]
+    assert "at most 1,048,576 bytes" in failed[0].detail
+
+
 def test_the_widest_codes_that_are_let_through_are_quick() -> None:
     for code in (
         {"kind": "gaussian", "ratio": "999/1000", "bound": 4095},

@@ -121,6 +121,11 @@ def test_a_run_that_declared_nothing_says_so(tmp_path: Path) -> None:
         in prlvr("bound", "certify-transfer", "--run", run, "--domain", "knowledge", code=2).stderr
     )
     assert "has no certificates" in prlvr("bound", "certify-joint", run, code=2).stderr
+    for shorthand in (
+        ("/nope", "--run", run, "--domain", "knowledge"),
+        ("--run", run, "--domain", "knowledge", "/nope"),
+    ):
+        assert "there is no checkpoint /nope" in prlvr("bound", *shorthand, code=2).stderr
     answer = json.loads(prlvr("bound", "holdout", "--n", "100", "--correct", "80", "--delta", "0.05").stdout)
     assert 0.7 < answer["certified_accuracy"] < 0.8
     assert "argument --n" in prlvr("bound", "holdout", "--n", "ten", "--correct", "8", "--delta", "0.05", code=2).stderr
