@@ -186,6 +186,12 @@ def test_a_development_run_is_no_part(tmp_path: Path) -> None:
         build_joint_certificate(parts)
 
 
+def test_golden_lock() -> None:
+    """Any change here makes joint statements that were locked unreadable."""
+    digest_of_sums = "01ea1e4d5e2c75b0d4672d77b76160b5a257f574a27af797a55b2842d5d447a3"
+    assert domain_method("sums").digest == digest_of_sums
+
+
 def test_the_lock_is_what_is_read_from_the_file(run: Path) -> None:
     method = read_lock(run / "sums" / "method.lock.json", MethodLock)
     assert method.joint == JOINT

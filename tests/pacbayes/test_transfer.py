@@ -38,7 +38,7 @@ from pacbayes.certificate import (
 from pacbayes.declarations import Transfer
 from pacbayes.evidence import EvidenceError, read_evidence, write_evidence
 from pacbayes.pool import Pool
-from pacbayes.sample import AttemptLog, DeltaShare, LockError, attempt_bits, read_lock
+from pacbayes.sample import AttemptLog, DeltaShare, LockError, attempt_bits, read_lock, sample_seed
 from pacbayes.transfer import TransferLock, disagreement, draw_unseen, register_comparison, transfer_seed
 
 STUDENT = [4, 4, 3, 4]
@@ -414,3 +414,19 @@ def test_several_draws_on_the_sample_and_one_on_the_fresh_prompts(tmp_path: Path
     assert failures(tmp_path / "run") == []
     assert boosts(chain.method, 0, STUDENT).tolist() == [4.0, 4.0, 3.0, 4.0]
     assert ENGINE.name == "table"
+
+
+def test_golden_locks_and_seeds(tmp_path: Path) -> None:
+    """Any change here makes transfers that were locked unreadable, or draws other prompts and noise for them."""
+    method, log = transfer_method(), AttemptLog(tmp_path / "log")
+    assert method.digest == "50fe93661cc04378df78da826eaf7b5a27b68c522c878588dd4bb2b9cea12705"
+    sample = log.register(method, draw(sample_seed(method.digest, None), 300))
+    names = {"student": digest(b"message"), "teacher": digest(b"teacher")}
+    seed = transfer_seed(method.digest, sample.digest, *names.values(), None)
+    assert seed == "e83a5758ab7c0b317c1ce18f869ec7342c19ca1b179ce27cf95ed1443ae500a0"
+    by_hand = ["prlvr/1", "transfer sample", method.digest, sample.digest, *names.values(), None]
+    assert seed == digest(by_hand)
+    lock = register_comparison(log, method, sample, draw(seed, 300), **names)
+    assert lock.digest == "874fb87825db82a29ee3662dc815e11aff1f0209305fdd4840eb4445ac400f37"
+    assert lock.noise_root == "c23bf86d58e806dd0daeda30e39f075352435bfe92a1b17a67548d3b3d6e4a6b"
+    assert lock.noise_root == digest(["prlvr/1", "transfer noise", lock.digest])
