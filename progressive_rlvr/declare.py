@@ -67,7 +67,9 @@ def _declare(config: RunConfig, wanted: Statements) -> Declared:
         raise UserError(f"the other statements take all of delta = {delta}; nothing is left for the accuracy")
     return Declared(
         delta=format(delta, "f"),
-        shares=tuple(DeltaShare(name=n, value=v) for n, v in [(ACCURACY_SHARE, format(left.normalize(), "f")), *others]),
+        shares=tuple(
+            DeltaShare(name=n, value=v) for n, v in [(ACCURACY_SHARE, format(left.normalize(), "f")), *others]
+        ),
         transfer=transfer,
         joint=joint,
     )
