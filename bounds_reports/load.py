@@ -108,7 +108,7 @@ def read_metrics(path: Path) -> Metrics:
     if not path.is_file():
         return Metrics()
     found: dict[tuple[str, str], dict[float, float]] = {}
-    tried: list[tuple[float, float]] = []
+    tried: dict[object, tuple[float, float]] = {}
     unreadable = 0
     for line in path.read_text("utf-8", errors="replace").splitlines():
         if not line.strip():
@@ -117,7 +117,8 @@ def read_metrics(path: Path) -> Metrics:
             row = json.loads(line)
             points = list(_points(row))
             if _finite(bits := row.get("bits")) and _finite(expected := row.get("expected")):
-                tried.append((float(bits), float(expected)))
+                # A candidate that is tried on more prompts is written again.
+                tried[row["entry"]] = (float(bits), float(expected))
         except (ValueError, TypeError, KeyError, RecursionError):
             unreadable += 1
             continue
@@ -126,7 +127,7 @@ def read_metrics(path: Path) -> Metrics:
     # A resumed stage repeats steps: the last value counts. Where a stage logs both, its reward says more.
     curves = {key: sorted(steps.items()) for key, steps in found.items() if len(steps) > 1}
     curves = {k: v for k, v in curves.items() if k[1] == "reward" or (k[0], "reward") not in curves}
-    return Metrics(curves, tried, unreadable)
+    return Metrics(curves, list(tried.values()), unreadable)
 
 
 def _points(row: dict[str, Any]) -> Iterator[tuple[tuple[str, str], float, float]]:

@@ -111,9 +111,25 @@ class Chain:
             for item, lock in zip(self.items[split], locked, strict=True)
         ]
 
+    @cached_property
+    def _verdicts(self) -> dict[bytes, Verdict]:
+        return {}
+
     def judge(self, text: str, truncated: bool, item: Item) -> Verdict:
-        """The verdict on one completion; one that did not end is a loss whatever it says."""
-        return Verdict.loss(Reason.TRUNCATED) if truncated else self.domain.verify(text, item)
+        """The verdict on one completion; one that did not end is a loss whatever it says.
+
+        Policies of a chain give mostly the same completions, so a completion that was found right or wrong for an
+        item is not run again. Other verdicts (a time limit, a crash) may depend on the machine's mood.
+        """
+        if truncated:
+            return Verdict.loss(Reason.TRUNCATED)
+        key = hashlib.sha256(f"{item.digest}{text}".encode("utf-8", "surrogatepass")).digest()
+        if (known := self._verdicts.get(key)) is not None:
+            return known
+        verdict = self.domain.verify(text, item)
+        if verdict.reason in (Reason.RIGHT, Reason.WRONG):
+            self._verdicts[key] = verdict
+        return verdict
 
 
 def open_chain(config: RunConfig, run_folder: Path, domain_name: str) -> Chain:

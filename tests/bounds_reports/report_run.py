@@ -155,7 +155,8 @@ def write_metrics(path: Path) -> None:
     for step in range(24):
         bits, accuracy = 20 + 5.3 * step, 0.96 - 0.3 * math.exp(-step / 4) + rng.gauss(0, 0.01)
         expected = accuracy - 0.02 - 0.0009 * bits
-        lines.append({"stage": "quantize", "step": step, "bits": bits, "accuracy": accuracy, "expected": expected})
+        values = {"bits": bits, "accuracy": accuracy, "expected": expected}
+        lines.append({"stage": "quantize", "step": step, "entry": f"step {step}", **values})
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
 
 
