@@ -92,7 +92,7 @@ def tensors_digest(tensors: Mapping[str, Tensor]) -> str:
         name: [
             str(t.dtype),
             list(t.shape),
-            hashlib.sha256(t.contiguous().view(torch.uint8).numpy().tobytes()).hexdigest(),
+            hashlib.sha256(t.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()).hexdigest(),
         ]
         for name, t in tensors.items()
     }

@@ -156,6 +156,10 @@ def _start(
         "MALLOC_MMAP_THRESHOLD_": str(4 << 30),
         "MALLOC_TRIM_THRESHOLD_": str(16 << 30),
         "PYTHONUNBUFFERED": "1",
+        # The log is for what concerns the user: no bars, no advice to those who call the libraries.
+        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+        "TRANSFORMERS_VERBOSITY": "error",
+        "PYTHONWARNINGS": "ignore::FutureWarning",
     }
     command = [sys.executable, "-m", "progressive_rlvr.pipeline", str(run_folder), domain]
     command += ["--to", last] if last else []

@@ -107,6 +107,14 @@ def test_an_artifact_is_repeatable_and_another_one_is_refused(model: PreTrainedM
         read_prior(tmp_path / "p.safetensors")
 
 
+def test_an_artifact_of_rank_one_survives_its_file(model: PreTrainedModel, tmp_path: Path) -> None:
+    """Tensors with a dimension of length one have strides that say nothing of their bytes."""
+    prior = make_prior(model, Student(r=1, u=1))
+    write_prior(tmp_path / "prior.safetensors", prior)
+    read = read_prior(tmp_path / "prior.safetensors", tensors_digest(prior))
+    assert all(torch.equal(read[name], tensor) for name, tensor in prior.items())
+
+
 def test_groups_that_do_not_divide_the_modules_are_refused() -> None:
     assert group_count(Student(groups=7), 14) == 7
     assert group_count(Student(), 14) == 14
