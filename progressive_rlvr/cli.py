@@ -206,9 +206,14 @@ def domains_validate(
     name: Domain,
     population: PopulationName = "pocket",
     n: Annotated[int, typer.Option("--n", min=1, help="How many golds to check.")] = 200,
+    attacked: Annotated[
+        int, typer.Option("--attacked", min=0, help="On how many items wrong and hostile completions are tried.")
+    ] = 20,
     data_dir: DataDir = None,
 ) -> None:
     """Self-test of a verifier: every gold must score 1; empty, corrupted and hostile completions must score 0.
+
+    A dataset with at most N items is checked whole.
 
     Prints the throughput and which protections are active on this machine. Exits 1 if anything is wrong.
     """
@@ -217,7 +222,7 @@ def domains_validate(
     from progressive_rlvr.populations import find_population, open_domain
 
     domain = open_domain(name, data_dir)
-    report = validate(domain, find_population(domain, population), n)
+    report = validate(domain, find_population(domain, population), n, attacked=attacked)
     close_all()
     typer.echo(str(report))
     if not report.passed:
