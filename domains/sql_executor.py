@@ -20,7 +20,7 @@ from domains.base import GoldError, Reason, Verdict
 from domains.sql_plan import plan
 from domains.workers.pool import Pool
 
-COPIES = 4
+COPIES = 8  # one of each kind in `domains.workers.sql_copies.CHANGES`
 
 
 class SqlExecutor:

@@ -39,7 +39,7 @@ _TOKEN = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|`[^`]*`|\[[^\]]*\]|--[^\n]*|/\*.
 
 class TextToSQL:
     name = "text_to_sql"
-    version = "text_to_sql/1"
+    version = "text_to_sql/2"
 
     def __init__(self, data_dir: Path | None = None) -> None:
         self._data_dir = data_dir

@@ -90,7 +90,7 @@ def validate(
 ) -> ValidationReport:
     """Score the golds of n items (all of a smaller pool) and, on `attacked` of them, what must never score 1.
 
-    Items whose gold result is empty on every database are not attacked: another query that finds nothing is right there.
+    Items whose gold result is empty on every database are not attacked: any query that finds nothing is right there.
     """
     items = _draw(population, seed, n)
     report = ValidationReport(domain.name, population.name, len(items), dict(getattr(population, "removed", {})))
