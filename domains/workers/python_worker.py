@@ -43,8 +43,8 @@ def main() -> None:
         importlib.import_module(name)
     if libraries != "-":
         sys.path.append(libraries)
-        importlib.import_module("numpy")
-    random.seed(0)
+        importlib.import_module("numpy").random.seed(0)
+    random.seed(0)  # for every program alike: what chance says must not change from one verification to the next
     lockdown.measure()
     lock = lockdown.Lock(lockdown.CANDIDATE)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
