@@ -5,6 +5,7 @@
     verify("The answer is B. No, wait: C.", item)             # RIGHT: the first answer was taken back
     verify("B or C", item)                                    # WRONG: several answers
     verify("A newt cannot be excluded.", item)                # WRONG or UNPARSEABLE, never a letter A
+    verify(item.prompt, item)                                 # UNPARSEABLE: to repeat the question is no answer
 
 Options are read from the prompt ("A) cat B) dog", "(A) cat", one per line, or numbered 1 to n). A gold that is no
 label is compared as text.
@@ -73,7 +74,7 @@ class Options(NamedTuple):
 
 class Knowledge:
     name = "knowledge"
-    version = "knowledge/1"
+    version = "knowledge/2"
 
     def __init__(self, data_dir: Path | None = None) -> None:
         self._data_dir = data_dir
@@ -86,7 +87,7 @@ class Knowledge:
     def verify(self, completion: str, item: Item) -> Verdict:
         options = read_options(item.prompt)
         gold = _gold(item, options)
-        text = _undress(completion)
+        text = _without_question(_undress(completion), item.prompt, options)
         if not text:
             return Verdict.loss(Reason.UNPARSEABLE, "no answer")
         if gold is None:
@@ -124,6 +125,30 @@ def read_options(prompt: str) -> Options:
             texts = tuple(prompt[m.end() : end].strip(" \t\n;,") for m, end in zip(found, ends, strict=True))
             return Options(alphabet[: len(found)], texts)
     return Options("", ())
+
+
+def _without_question(text: str, prompt: str, options: Options) -> str:
+    """The text without what it only repeats: the prompt, or its question and the whole list of its options."""
+    text = text.replace(prompt.strip(), " ").strip()
+    if len(text) < sum(map(len, options.texts)):  # too short to hold the list
+        return text
+    pattern = _listing(options)
+    found, asked = (pattern.search(text), pattern.search(prompt)) if pattern else (None, None)
+    if found is None:
+        return text
+    question = prompt[: asked.start()].strip() if asked else ""
+    head = text[: found.start()]
+    return f"{head.replace(question, ' ') if question else head}\n{text[found.end() :]}".strip()
+
+
+@lru_cache(maxsize=4096)
+def _listing(options: Options) -> re.Pattern[str] | None:
+    """What a list of these options looks like."""
+    if len(options.labels) < 2:
+        return None
+    pairs = zip(options.labels, options.texts, strict=True)
+    items = [rf"\(?{label}\s{{0,3}}[).:\-]?\s{{0,3}}{re.escape(text.rstrip('.'))}" for label, text in pairs]
+    return re.compile(r"(?<!\w)" + r"[\s.,;]{0,8}".join(items) + r"(?!\w)", re.IGNORECASE)
 
 
 def normal(text: str) -> str:

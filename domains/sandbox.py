@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import Any
 
 from domains.base import GoldError, Reason, Verdict
-from domains.workers import lockdown
+from domains.workers import lockdown, probes
 from domains.workers.pool import Pool
 
 MAX_SOURCE = 200_000
@@ -81,7 +81,7 @@ class Sandbox:
 
     def protections(self) -> dict[str, bool]:
         """The protections by name, and whether each was seen to hold on this machine."""
-        return _protections(self._pool(False).greeting())
+        return probes.shown(self._pool(False).greeting())
 
     def close(self) -> None:
         for pool in self._pools.values():
@@ -97,11 +97,6 @@ class Sandbox:
                 raise SandboxUnavailableError(f"the kernel did not stop a locked process from: {', '.join(failed)}")
             self._pools[numpy] = pool
         return self._pools[numpy]
-
-
-def _protections(greeting: dict[str, Any]) -> dict[str, bool]:
-    stopped = {f"no {name}" if name[0].isdigit() else f"cannot {name}": ok for name, ok in greeting["attacks"].items()}
-    return stopped | {f"{name} namespace": name in greeting["namespaces"] for name in ("network", "ipc", "uts")}
 
 
 def _numpy_directory() -> str:

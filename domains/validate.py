@@ -55,6 +55,7 @@ class ValidationReport:
     population: str
     items: int = 0
     removed: dict[str, int] = field(default_factory=dict)
+    rejected: dict[str, str] = field(default_factory=dict)  # id, why its gold cannot be checked
     gold_failures: list[tuple[str, str]] = field(default_factory=list)  # id, why
     attacked: int = 0  # items on which completions that answer nothing were tried
     refused: dict[str, int] = field(default_factory=dict)  # how many of them scored 0, by kind
@@ -79,6 +80,7 @@ class ValidationReport:
         ]
         if any(self.removed.values()):
             lines.append("  left out: " + ", ".join(f"{count} {why}" for why, count in self.removed.items() if count))
+        lines += [f"    {name}: {why}" for name, why in self.rejected.items()]
         if self.weak:
             lines.append(f"  {len(self.weak)} golds give an empty result on every database")
         lines += [f"  {'active' if holds else 'NOT ACTIVE'}: {name}" for name, holds in self.protections.items()]
@@ -94,6 +96,7 @@ def validate(
     """
     items = _draw(population, seed, n)
     report = ValidationReport(domain.name, population.name, len(items), dict(getattr(population, "removed", {})))
+    report.rejected = dict(getattr(population, "rejected", {}))
     if hasattr(domain, "protections"):
         report.protections = domain.protections()
     write: Callable[[Item], str] = getattr(population, "write", gold_completion)

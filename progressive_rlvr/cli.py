@@ -166,7 +166,9 @@ def models_fetch(name: Annotated[str, typer.Argument(help="A name that `prlvr mo
 
 DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Folder of local datasets; none: the hub.")]
 Domain = Annotated[str, typer.Argument(help="A domain, such as mathematics.")]
-PopulationName = Annotated[str, typer.Option("--population", help="One of the domain's populations.")]
+PopulationName = Annotated[
+    str | None, typer.Option("--population", help="One of the domain's populations; none: pocket, or else its first.")
+]
 
 
 @domains_app.command("ls")
@@ -176,14 +178,16 @@ def domains_ls(data_dir: DataDir = None) -> None:
 
     for name in domain_names():
         domain = get_domain(name, data_dir)
-        typer.echo(f"{name:14} {domain.version:16} populations: {', '.join(domain.populations())}")
+        populations = domain.populations()
+        names = [*populations, *getattr(populations, "more", ())]
+        typer.echo(f"{name:14} {domain.version:16} populations: {', '.join(names)}")
     close_all()
 
 
 @domains_app.command("show")
 def domains_show(
     name: Domain,
-    population: PopulationName = "pocket",
+    population: PopulationName = None,
     count: Annotated[int, typer.Option(min=1, max=100, help="How many prompts to draw.")] = 3,
     seed: Annotated[str, typer.Option(help="Any text.")] = "show",
     data_dir: DataDir = None,
@@ -204,7 +208,7 @@ def domains_show(
 @domains_app.command("validate")
 def domains_validate(
     name: Domain,
-    population: PopulationName = "pocket",
+    population: PopulationName = None,
     n: Annotated[int, typer.Option("--n", min=1, help="How many golds to check.")] = 200,
     attacked: Annotated[
         int, typer.Option("--attacked", min=0, help="On how many items wrong and hostile completions are tried.")

@@ -25,13 +25,15 @@ def open_domain(name: str, data_dir: Path | None = None) -> Domain:
         raise UserError(f"there is no domain {name!r}; there are {', '.join(domain_names())}") from error
 
 
-def find_population(domain: Domain, name: str) -> Population:
-    """A population of a domain by its name.
+def find_population(domain: Domain, name: str | None) -> Population:
+    """A population of a domain by its name; without one `pocket`, or else the first.
 
     Raises:
-        UserError: the domain has none of that name.
+        UserError: the domain has none of that name, or none at all.
     """
     populations = domain.populations()
+    if name is None:
+        name = next(iter(["pocket"] if "pocket" in populations else populations), "pocket")
     if name not in populations:
         raise UserError(f"domain {domain.name} has no population {name!r}; it has {', '.join(sorted(populations))}")
     return populations[name]

@@ -71,6 +71,11 @@ def _answer(row: Row) -> str:
 class WithGym(dict[str, Population]):
     """Populations by name, and every generator of reasoning-gym as "gym/<generator>", made when asked for."""
 
+    @property
+    def more(self) -> list[str]:
+        """What stands for the names that iteration leaves out."""
+        return ["gym/GENERATOR (any of reasoning-gym)"] if generators() else []
+
     def __contains__(self, name: object) -> bool:
         return super().__contains__(name) or (str(name).startswith("gym/") and str(name)[4:] in generators())
 

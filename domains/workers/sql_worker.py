@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
-from domains.workers import frames, lockdown
+from domains.workers import frames, lockdown, probes
 from domains.workers.sql_compare import block_numbers, same
 from domains.workers.sql_copies import (
     CHANGES,
@@ -52,6 +52,14 @@ _NOT_A_FUNCTION_TO_CALL = {
     "changes",
     "total_changes",
     "last_insert_rowid",
+}
+_REFUSED = {
+    "write a table": "CREATE TABLE probe(a)",
+    "attach a database": "ATTACH ':memory:' AS other",
+    "set a pragma": "PRAGMA query_only = 0",
+    "load an extension": "SELECT load_extension('none')",
+    "run two statements": "SELECT 1; SELECT 2",
+    "run for ever": "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT COUNT(*) FROM n",
 }
 _READING = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE}
 
@@ -182,10 +190,13 @@ def main() -> None:
     database.execute(f"PRAGMA hard_heap_limit = {_HEAP}")
     database.execute("SELECT 1").fetchall()
     lockdown.measure()
-    lockdown.limit(cpu=1e7, memory=_MEMORY)
+    attacks = _try_the_authorizer()
     if not lockdown.supported():
-        lockdown.Lock(lockdown.DATABASE).close()
-    frames.send(sock, {"namespaces": namespaces, "sqlite": sqlite3.sqlite_version})
+        lock = lockdown.Lock(lockdown.DATABASE)
+        attacks |= probes.try_lock(lock, probes.ATTACKS)
+        lockdown.limit(cpu=1e7, memory=_MEMORY)
+        lock.close()
+    frames.send(sock, {"namespaces": namespaces, "attacks": attacks})
     benches = _Benches()
     while True:
         job = frames.receive(sock)
@@ -193,6 +204,19 @@ def main() -> None:
         reply = _judge(job, benches)
         lockdown.arm(0)
         frames.send(sock, reply)
+
+
+def _try_the_authorizer() -> dict[str, bool]:
+    """Whether a connection refuses what no query may do."""
+    connection = Connection(sqlite3.connect(":memory:", isolation_level=None))
+    stopped = {}
+    for name, query in _REFUSED.items():
+        try:
+            connection.select(query, _STEPS, 1)
+            stopped[name] = False
+        except RefusedError:
+            stopped[name] = True
+    return stopped
 
 
 def _judge(job: dict[str, Any], benches: _Benches) -> dict[str, Any]:
@@ -207,6 +231,8 @@ def _judge(job: dict[str, Any], benches: _Benches) -> dict[str, Any]:
     except sqlite3.Error as error:
         return {"reason": "gold", "detail": f"the database cannot be set up: {error}"}
     query, empty = job["query"], True
+    if query is None:  # only the gold is asked about
+        return {"reason": "right", "detail": ""}
     # The given databases first: what is wrong there needs no copy, and what writes never comes near one.
     for database, result in bench.given:
         if refusal := _try(query, database, result, "the database"):

@@ -45,7 +45,10 @@ def test_duplicates_go_by_a_rule_that_sees_no_answer(tmp_path: Path) -> None:
     write(tmp_path / "math/gsm8k_test.jsonl", [{"id": "t", "question": "HOW MUCH", "answer": "9"}])
     train = pool(Mathematics(tmp_path).populations()["gsm8k_train"])
     assert [item.id for item in train.items] == ["a", "d"]
-    assert train.removed == {"repeated": 1, "in the test split": 1, "unusable": 0}
+    assert {reason: count for reason, count in train.removed.items() if count} == {
+        "repeated": 1,
+        "in the test split": 1,
+    }
 
 
 def test_a_draw_is_a_subset_that_depends_on_the_seed_alone() -> None:
