@@ -30,11 +30,12 @@ app.add_typer(domains_app, name="domains")
 
 Runs = Annotated[Path, typer.Option("--runs", help="Folder that holds the runs and the log of attempts.")]
 Config = Annotated[Path, typer.Argument(help="A YAML configuration, such as configs/pocket.yaml.")]
+DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Folder of local datasets; none: the hub.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
 @app.command()
-def run(config: Config, runs: Runs = Path("runs")) -> None:
+def run(config: Config, runs: Runs = Path("runs"), data_dir: DataDir = None) -> None:
     """Run everything: locks, the four stages, evaluation, certificates and the report.
 
     The same command again goes on where the last one was stopped, and costs nothing when everything is there.
@@ -42,7 +43,7 @@ def run(config: Config, runs: Runs = Path("runs")) -> None:
     from progressive_rlvr.pipeline import prepare_run
     from progressive_rlvr.show import certificate_table
 
-    loaded = load_config(config)
+    loaded = load_config(config, data_dir)
     folder = prepare_run(loaded, runs)
     _run_watched(loaded, folder, None)
     from bounds_reports import build_report
@@ -57,6 +58,7 @@ def compress(
     config: Config,
     runs: Runs = Path("runs"),
     to: Annotated[StageName, typer.Option("--to", help="The last stage to run.")] = "quantize",
+    data_dir: DataDir = None,
 ) -> None:
     """Run the stages only, up to the one named: rlvr, distill, tinylora, quantize. No evaluation, no certificate.
 
@@ -64,7 +66,7 @@ def compress(
     """
     from progressive_rlvr.pipeline import prepare_run
 
-    loaded = load_config(config)
+    loaded = load_config(config, data_dir)
     if getattr(loaded.stages, to) is None:
         raise UserError(f"the configuration leaves the stage {to} out")
     folder = prepare_run(loaded, runs)
@@ -75,12 +77,12 @@ def compress(
 
 
 @app.command()
-def lock(config: Config, runs: Runs = Path("runs")) -> None:
+def lock(config: Config, runs: Runs = Path("runs"), data_dir: DataDir = None) -> None:
     """Lock the method and draw the sample, and nothing else; prints the digests to publish before training."""
     from progressive_rlvr.chain import open_chain
     from progressive_rlvr.pipeline import only_process, prepare_run
 
-    loaded = load_config(config)
+    loaded = load_config(config, data_dir)
     folder = prepare_run(loaded, runs)
     for domain in loaded.domains:
         with only_process(folder / domain):
@@ -164,7 +166,6 @@ def models_fetch(name: Annotated[str, typer.Argument(help="A name that `prlvr mo
     typer.echo(fetch_model(name))
 
 
-DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Folder of local datasets; none: the hub.")]
 Domain = Annotated[str, typer.Argument(help="A domain, such as mathematics.")]
 PopulationName = Annotated[
     str | None, typer.Option("--population", help="One of the domain's populations; none: pocket, or else its first.")
