@@ -21,7 +21,7 @@ from domains.sql_plan import plan
 from domains.workers import probes
 from domains.workers.pool import Pool
 
-COPIES = 8  # one of each kind in `domains.workers.sql_copies.CHANGES`
+COPIES = 9  # one of each kind in `domains.workers.sql_copies.CHANGES`
 
 
 class SqlExecutor:
@@ -42,8 +42,9 @@ class SqlExecutor:
         return Verdict(reason is Reason.RIGHT, reason, reply["detail"])
 
     def check_gold(self, gold: str, databases: list[str]) -> None:
-        """GoldError for a gold query that fails on a database, or does not determine its result there."""
-        job = {"query": None, "gold": list(plan(gold)), "databases": databases, "copies": 0}
+        """GoldError for a gold query that fails on a database, does not determine its result there, or gives nothing on
+        all copies."""
+        job = {"query": None, "gold": list(plan(gold)), "databases": databases, "copies": COPIES}
         reply = self._pool.ask(job, _lost)
         if reply["reason"] != "right":
             raise GoldError(reply["detail"])

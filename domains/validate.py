@@ -60,7 +60,6 @@ class ValidationReport:
     attacked: int = 0  # items on which completions that answer nothing were tried
     refused: dict[str, int] = field(default_factory=dict)  # how many of them scored 0, by kind
     false_rights: list[tuple[str, str]] = field(default_factory=list)  # id, what kind of completion scored 1
-    weak: list[str] = field(default_factory=list)  # ids whose gold result is empty on every database
     per_second: float = 0.0  # golds verified
     protections: dict[str, bool] = field(default_factory=dict)
 
@@ -81,8 +80,6 @@ class ValidationReport:
         if any(self.removed.values()):
             lines.append("  left out: " + ", ".join(f"{count} {why}" for why, count in self.removed.items() if count))
         lines += [f"    {name}: {why}" for name, why in self.rejected.items()]
-        if self.weak:
-            lines.append(f"  {len(self.weak)} golds give an empty result on every database")
         lines += [f"  {'active' if holds else 'NOT ACTIVE'}: {name}" for name, holds in self.protections.items()]
         return "\n".join(lines)
 
@@ -90,10 +87,7 @@ class ValidationReport:
 def validate(
     domain: Domain, population: Population, n: int = 200, seed: str = "validate", attacked: int = 20
 ) -> ValidationReport:
-    """Score the golds of n items (all of a smaller pool) and, on `attacked` of them, what must never score 1.
-
-    Items whose gold result is empty on every database are not attacked: any query that finds nothing is right there.
-    """
+    """Score the golds of n items (all of a smaller pool) and, on `attacked` of them, what must never score 1."""
     items = _draw(population, seed, n)
     report = ValidationReport(domain.name, population.name, len(items), dict(getattr(population, "removed", {})))
     report.rejected = dict(getattr(population, "rejected", {}))
@@ -110,14 +104,11 @@ def validate(
             continue
         if not verdict.correct:
             report.gold_failures.append((name, f"{verdict.reason}: {verdict.detail}"))
-        elif "empty everywhere" in verdict.detail:
-            report.weak.append(name)
     report.per_second = len(items) / (time.perf_counter() - start)
     broken = {name for name, _ in report.gold_failures}
-    weak = set(report.weak)
     for item in items[:attacked]:
         name = item.id or item.digest[:12]
-        if name in broken or name in weak:
+        if name in broken:
             continue
         report.attacked += 1
         hostile = report.attacked <= HOSTILE_ITEMS

@@ -27,6 +27,7 @@ _ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
     "LC_ALL": "C.UTF-8",
+    "HOME": "/",  # else some modules ask the system for it while they are imported, which takes a socket
 }
 
 

@@ -1,6 +1,6 @@
 """Where candidates come from: a process that never sees a job and forks a candidate ahead of each.
 
-nursery = Nursery(lock)          # forks the nursery: do it before anything of any job is read
+nursery = Nursery(locks)         # forks the nursery: do it before anything of any job is read
 child = nursery.take()           # a candidate that waits on child.sock
 child.end()                      # killed and reaped
 """
@@ -18,6 +18,9 @@ from domains.workers import candidate, frames, lockdown
 
 _MID_REPLY = 60.0  # seconds a candidate may stop in the middle of a reply
 _DYING = 2.0  # seconds for a process whose socket has closed to be seen to have ended
+
+
+Locks = tuple[lockdown.Lock, lockdown.Lock]  # of a candidate, and of one that still imports
 
 
 class Child:
@@ -52,11 +55,11 @@ class Child:
 
 
 class Nursery:
-    def __init__(self, lock: lockdown.Lock) -> None:
+    def __init__(self, locks: Locks) -> None:
         self._births, births = socket.socketpair()
         self._orders, orders = socket.socketpair()
         if os.fork() == 0:
-            never_return(_serve, births, orders, lock)
+            never_return(_serve, births, orders, locks)
         births.close()
         orders.close()
 
@@ -75,13 +78,13 @@ def never_return(body: Callable[..., None], *arguments: object) -> None:
         os._exit(1)
 
 
-def _serve(births: socket.socket, orders: socket.socket, lock: lockdown.Lock) -> None:
+def _serve(births: socket.socket, orders: socket.socket, locks: Locks) -> None:
     lockdown.die_with_parent()
     close_all_but(births.fileno(), orders.fileno())
     children: deque[int] = deque()  # the one that works, and the next
-    _bear(births, lock, children)
+    _bear(births, locks, children)
     while True:
-        _bear(births, lock, children)
+        _bear(births, locks, children)
         order = orders.recv(1)
         if not order:  # the judge is gone
             for pid in children:
@@ -101,21 +104,21 @@ def _serve(births: socket.socket, orders: socket.socket, lock: lockdown.Lock) ->
             frames.send(orders, [status if gone else None, usage.ru_utime + usage.ru_stime if usage else 0.0])
 
 
-def _bear(births: socket.socket, lock: lockdown.Lock, children: deque[int]) -> None:
+def _bear(births: socket.socket, locks: Locks, children: deque[int]) -> None:
     """Fork one more candidate, which waits, and send its socket to the judge."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         pid = os.fork()
         if pid == 0:
-            never_return(_become_candidate, theirs, lock)
+            never_return(_become_candidate, theirs, locks)
         socket.send_fds(births, [b"%d" % pid], [ours.fileno()])
     children.append(pid)
 
 
-def _become_candidate(sock: socket.socket, lock: lockdown.Lock) -> None:
+def _become_candidate(sock: socket.socket, locks: Locks) -> None:
     lockdown.die_with_parent()
     close_all_but(sock.fileno())
-    candidate.serve(sock, lock)
+    candidate.serve(sock, *locks)
 
 
 def close_all_but(*kept: int) -> None:

@@ -52,7 +52,7 @@ def main() -> None:
     _warm_up()
     gc.collect()
     gc.freeze()
-    nursery = Nursery(lock)
+    nursery = Nursery((lock, lockdown.Lock(lockdown.IMPORTING)))
     lockdown.hide()
     frames.send(sock, {"ready": True, "namespaces": left, "attacks": attacks})
     _serve(sock, nursery)

@@ -73,6 +73,7 @@ CHANGES = (
     Change(keep=0.9, style="one side", side=3, texts=0.1),
     Change(keep=0.9, style="drawn", texts=0.1),
     Change(keep=0.6, style="few"),
+    Change(keep=0.05, style="near"),  # a row or two
 )
 
 
@@ -197,7 +198,7 @@ def _texts(
     chance = rng.random
     if change.style == "few":
         pool = sorted({value for value in column if isinstance(value, str)})
-        pool = _shuffled(pool, rng)[:2] + texts[:1]
+        pool = _shuffled(pool, rng)[: 1 + int(chance() * 2)] + texts[:1]
         return [pool[int(chance() * len(pool))] if isinstance(value, str) and pool else value for value in column]
     if not texts:
         return column
