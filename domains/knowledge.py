@@ -29,7 +29,14 @@ _MAX_TEXT = 4_000  # characters; of longer answers the beginning and the end are
 _MARK = re.compile(r"(?<![\w'])\(?([A-J]|\d)[).:](?=\s|\w)\s*")
 _LABEL = r"(?:option|choice|letter|answer)?\s{0,8}[\"'(\[*_`$]{0,8}([A-Ja-j]|[1-9])(?![\w'’])[\"')\]*_`$]{0,8}"
 # A label standing by itself: a capital (or a bracketed or starred letter), or a number in brackets.
-_BARE = re.compile(r"(?<![\w'’\-])(?:\(([A-Ja-j]|[1-9])\)|\[([A-Ja-j])\]|([A-J])(?![\w'’]|-\w))")
+_BARE = re.compile(r"(?<![\w'’\-])(?:\(([A-Ja-j]|[1-9])\)|\[([A-Ja-j])\]|([A-J])(?![\w'’]|-\w|\+\+|#))")
+# Words that make a letter behind them a name: "vitamin C" is no option.
+_NAMED = re.compile(
+    r"\b(?:vitamin|plan|hepatitis|type|group|class|grade|figure|table|section|part|team|row|column|model|step|line|"
+    r"appendix|chapter|language|disc|side|blood|drug|factor|case|point|phase|level|size|note|key|string|exhibit)\s+$",
+    re.IGNORECASE,
+)
+_OPTION_AND_LABEL = re.compile(r"(.+?)[\s:,-]*[(\[]([A-Ja-j])[)\]]\W*", re.DOTALL)
 _CUE = re.compile(
     r"(?:\banswer\b(?:\s+(?:is|would be|must be|should be|has to be)\b)?(?:\s+(?:clearly|definitely|therefore|thus))?|"
     r"\b(?:option|choice|pick|one)\s+is\b|"
@@ -50,7 +57,7 @@ _REJECTED_AFTER = re.compile(
 )
 _REJECTED_BEFORE = re.compile(
     r"(?:\bnot|n't|\brather than|\binstead of|\bunlike|\bexcept|\bexclud\w+|\bneither|"
-    r"\bnor|\beliminat\w+|\brul\w+ out)\s+"
+    r"\bnor|\b(?:any|every)thing but|\ball but|\beliminat\w+|\brul\w+ out)\s+"
     r"(?:(?:option|choice|answer|be|is|the|a|an)\s+)*[\"'(\[*_`]*$",
     re.IGNORECASE,
 )
@@ -165,7 +172,9 @@ def find_picks(text: str, options: Options) -> list[Pick]:
     bare = [
         Pick(m.start(), m.end(), index)
         for m in _BARE.finditer(text)
-        if (index := _index(next(filter(None, m.groups())), options)) is not None and not _is_word(text, m)
+        if (index := _index(next(filter(None, m.groups())), options)) is not None
+        and not _is_word(text, m)
+        and not _NAMED.search(text[: m.start()])
     ]
     bare = [pick for pick in bare if not _rejected(text, pick)]
     if stated:  # other letters are talk about the options, unless they replace the answer ("No, wait: C.")
@@ -224,6 +233,12 @@ def _whole(text: str, options: Options) -> list[Pick]:
             return [Pick(0, match.end(1), index)] + [
                 Pick(match.start(2), len(text), i) for i in named if index not in named
             ]
+    behind = _OPTION_AND_LABEL.fullmatch(text)  # goat (C)
+    if behind and (index := _index(behind[2], options)) is not None:
+        named = [str(i) for i, option in enumerate(options.texts) if normal(option) == normal(behind[1])]
+        if named:
+            other = [Pick(behind.start(1), behind.end(1), i) for i in named if index not in named]
+            return [*other, Pick(behind.start(2), behind.end(2), index)]
     same = [i for i, option in enumerate(options.texts) if normal(option) and normal(option) == normal(text)]
     return [Pick(0, len(text), str(same[0]))] if len(same) == 1 else []
 
