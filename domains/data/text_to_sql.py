@@ -20,6 +20,7 @@ from domains.data.rows import DataError, Row, Source, read_rows
 
 AddFile = Callable[[Path], str]
 CheckGold = Callable[[Item], None]
+_STOP = "\n\n"  # a query has no empty lines; behind one, a base model goes on with another question
 TEMPLATE = "{schema}\nQuestion: {question}\nSQL:"
 
 
@@ -38,12 +39,14 @@ def populations(data_dir: Path | None, add_file: AddFile, check_gold: CheckGold)
             f"spider_{split}",
             f"Spider, {split} split, one question per SQL",
             partial(_load, source, data_dir, "sql/spider_db/{}.sqlite", add_file, check_gold),
+            stop=_STOP,
         )
     for split in ("train", "dev", "test"):
         found[f"geography_{split}"] = Pool(
             f"geography_{split}",
             f"geography, {split} by question, one question per template",
             partial(_load, geography, data_dir, "sql/{}.sqlite", add_file, check_gold, split),
+            stop=_STOP,
         )
     for database in sorted((data_dir / "sql").glob("*.sqlite")) if data_dir else ():
         questions = database.with_suffix(".jsonl")
@@ -61,7 +64,7 @@ def own_questions(database: Path, questions: Path, add_file: AddFile, check_gold
         entries = [_entry(row, database, add_file, f"{questions.stem}-{place}") for place, row in enumerate(rows)]
         return Loaded(entries, check_gold=check_gold)
 
-    return Pool(questions.stem, f"{questions.name} over {database.name}", load)
+    return Pool(questions.stem, f"{questions.name} over {database.name}", load, stop=_STOP)
 
 
 def _load(
