@@ -5,6 +5,9 @@ of value in each column. Rows are dropped, the values of other columns are shuff
 where they tell queries apart: on both sides of the constants that the gold compares with, on one side only, so that
 the largest number is the constant itself or the one beside it (``MAX(a) WHERE a > 5`` against ``MAX(a) WHERE a > 4``),
 spread out, and crowded on few values.
+
+    contents = read_contents(database)                  # t(a): 3, 5, 9, ...
+    changed_rows(contents, constants("SELECT MAX(a) FROM t WHERE a > 5"), 4, "seed")     # a: 6, 5, 4, 3, 0, -3, ...
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ import pytest
 
 from domains.base import Item, Reason
 from domains.programming import Programming
-from domains.sandbox import Limits, Sandbox
+from domains.sandbox import Limits, Sandbox, SandboxUnavailableError
 
 TESTS = "assert add(2, 3) == 5\nassert add(-1, 1) == 0\nassert add(10, -4) == 6\n"
 LIMITS = Limits(cpu=0.3, idle=0.6)
@@ -268,6 +268,7 @@ def test_attack_is_a_loss_and_leaves_nothing(
 
 def test_no_process_is_left_beside_the_warm_workers(sandbox: Sandbox) -> None:
     sandbox.run(RIGHT, TESTS)
+    time.sleep(0.5)  # until the next candidates have been forked
     before = len(descendants())
     for program in ("import os\nos.fork()", "while True: pass", RIGHT, "import os\nos._exit(3)"):
         sandbox.run(program, TESTS, LIMITS)
@@ -315,6 +316,33 @@ def _in_sessions(sessions: set[int]) -> list[int]:
             if int(fields[3]) in sessions and fields[0] != "Z":
                 found.append(int(entry))
     return found
+
+
+@pytest.mark.parametrize(
+    ("platform", "machine", "said"),
+    [
+        ("darwin", "arm64", "only on Linux"),
+        ("win32", "AMD64", "only on Linux"),
+        ("linux", "riscv64", "no system call table"),
+    ],
+)
+def test_where_the_floor_cannot_be_had_no_program_is_run(
+    monkeypatch: pytest.MonkeyPatch, platform: str, machine: str, said: str
+) -> None:
+    monkeypatch.setattr("domains.workers.lockdown.sys.platform", platform)
+    monkeypatch.setattr("domains.workers.lockdown.os.uname", lambda: os.uname_result(("", "", "", "", machine)))
+    sandbox = Sandbox()
+    with pytest.raises(SandboxUnavailableError, match=said):
+        sandbox.run(RIGHT, TESTS)
+    with pytest.raises(SandboxUnavailableError, match=said):
+        sandbox.protections()
+
+
+def test_a_protection_that_does_not_hold_is_named_and_no_program_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    greeting = {"attacks": {"fork": True, "socket": False}, "namespaces": []}
+    monkeypatch.setattr("domains.sandbox.Pool.greeting", lambda self: greeting)
+    with pytest.raises(SandboxUnavailableError, match="did not stop a locked process from: socket"):
+        Sandbox().run(RIGHT, TESTS)
 
 
 def test_protections_were_seen_to_hold(programming: Programming) -> None:
