@@ -7,7 +7,8 @@ the largest number is the constant itself or the one beside it (``MAX(a) WHERE a
 spread out, and crowded on few values.
 
     contents = read_contents(database)                  # t(a): 3, 5, 9, ...
-    changed_rows(contents, constants("SELECT MAX(a) FROM t WHERE a > 5"), 4, "seed")     # a: 6, 5, 4, 3, 0, -3, ...
+    gold = "SELECT MAX(a) FROM t WHERE a > 5"
+    changed_rows(contents, constants(gold), 4, gold, "")   # a: 6, 5, 4, 3, 0, -3, ...
 """
 
 from __future__ import annotations
@@ -109,10 +110,17 @@ def _value(single: str, double: str, number: str) -> Value:
     return (single or double).replace("''", "'").strip("%")
 
 
-def changed_rows(contents: Contents, planted: Constants, number: int, seed: str) -> list[Rows]:
-    """The rows of copy `number`, by table. Equal arguments give equal rows, in every process."""
-    rng = random.Random(f"{number}/{seed}")
-    return [_change(table, planted, CHANGES[number % len(CHANGES)], rng) for table in contents.tables]
+def changed_rows(contents: Contents, planted: Constants, number: int, query: str, source: str) -> list[Rows | None]:
+    """The rows of copy `number`, by table; None for a table that the query does not name, which stays as it is.
+
+    Equal arguments give equal rows, in every process.
+    """
+    rng, text = random.Random(f"{number}/{query}{source}"), query.lower()
+    views = any("VIEW" in statement[:20].upper() for statement in contents.schema)  # which may read any table
+    return [
+        _change(table, planted, CHANGES[number % len(CHANGES)], rng) if views or table.name.lower() in text else None
+        for table in contents.tables
+    ]
 
 
 class Scratch:
@@ -125,24 +133,30 @@ class Scratch:
         self.database = sqlite3.connect(":memory:", isolation_level=None)
         for statement in contents.schema:
             self.database.execute(statement)
-        self._statements = [
+        self._statements: list[tuple[str, str]] = [
             (
                 f"{self._MARK} DELETE FROM {_quoted(table.name)}",
                 f"{self._MARK} INSERT OR IGNORE INTO {_quoted(table.name)} VALUES ({_marks(table)})",
             )
             for table in contents.tables
         ]
-        if any("AUTOINCREMENT" in statement.upper() for statement in contents.schema):
-            self._statements.append((f"{self._MARK} DELETE FROM sqlite_sequence", ""))
+        self._original = [table.rows for table in contents.tables]
+        self._changed = set(range(len(contents.tables)))
+        sequences = any("AUTOINCREMENT" in statement.upper() for statement in contents.schema)
+        self._clear_sequences = f"{self._MARK} DELETE FROM sqlite_sequence" if sequences else ""
 
-    def fill(self, tables: list[Rows]) -> None:
-        """Replace all contents."""
+    def fill(self, tables: list[Rows | None]) -> None:
+        """Replace the contents of all tables; None stands for the original rows."""
         self.database.execute(f"{self._MARK} BEGIN")
-        for delete, _ in reversed(self._statements):
-            self.database.execute(delete)
-        for (_, insert), rows in zip(self._statements, tables, strict=False):
-            self.database.executemany(insert, rows)
+        for place, rows in enumerate(tables):
+            if rows is not None or place in self._changed:
+                delete, insert = self._statements[place]
+                self.database.execute(delete)
+                self.database.executemany(insert, self._original[place] if rows is None else rows)
+        if self._clear_sequences:
+            self.database.execute(self._clear_sequences)
         self.database.execute(f"{self._MARK} COMMIT")
+        self._changed = {place for place, rows in enumerate(tables) if rows is not None}
 
 
 def _read_table(database: sqlite3.Connection, name: str) -> Table:

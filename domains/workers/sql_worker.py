@@ -137,7 +137,7 @@ class Connection:
         finally:
             self._filling = False
 
-    def fill(self, tables: list[Rows]) -> None:
+    def fill(self, tables: list[Rows | None]) -> None:
         """Replace the contents of a scratch database."""
         assert self._scratch is not None
         self._filling, self._budget, self.steps = True, _GOLD_STEPS, 0
@@ -267,7 +267,7 @@ class _Bench:
         self.given = [(connection, _result(connection, gold)) for connection in map(benches.connection, databases)]
         self._benches, self._source, self._gold = benches, databases[0], gold
         self._constants: Constants = constants(gold.sql)
-        self._copies: dict[int, tuple[list[Rows], Result] | None] = {}
+        self._copies: dict[int, tuple[list[Rows | None], Result] | None] = {}
 
     def copy(self, number: int) -> tuple[Connection, Result] | None:
         """Copy `number` with the gold's result; None for one that says nothing about what the gold means."""
@@ -280,7 +280,7 @@ class _Bench:
         self._copies[number] = None
         try:
             contents = self._benches.contents(self._source)
-            rows = changed_rows(contents, self._constants, number, self._gold.sql + self._source)
+            rows = changed_rows(contents, self._constants, number, self._gold.sql, self._source)
             database = self._load(number, rows)
             result = _result(database, self._gold)
         except (AmbiguousError, RefusedError, sqlite3.Error):
@@ -299,7 +299,7 @@ class _Bench:
                 return True
         return False
 
-    def _load(self, number: int, rows: list[Rows]) -> Connection:
+    def _load(self, number: int, rows: list[Rows | None]) -> Connection:
         database = self._benches.scratch(self._source)
         if database.loaded != (self, number):
             database.loaded = None
