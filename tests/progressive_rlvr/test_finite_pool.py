@@ -121,3 +121,43 @@ def test_a_sample_that_does_not_fit_and_a_pool_that_changed_are_refused(
     install(tmp_path, "small_pool", SOURCE % (SIZE - 1), "[prlvr.populations]\nknowledge.small = small_pool:SMALL\n")
     said = prlvr("run", config(tmp_path), "--runs", tmp_path / "again", plugins=tmp_path, code=2).stderr
     assert "pool.json was locked before with another content" in said
+
+
+def write_dataset(folder: Path, rows: int) -> Path:
+    (folder / "knowledge").mkdir(parents=True)
+    for split, first in (("train", 0), ("test", 1000)):
+        lines = [
+            {
+                "id": f"{split}-{i}",
+                "question": f"Which is number {first + i}?",
+                "choices": ["ant", "bee", "cow"],
+                "label": i % 3,
+            }
+            for i in range(rows)
+        ]
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (folder / "knowledge" / f"openbookqa_{split}.jsonl").write_text(text)
+    return folder
+
+
+def test_a_dataset_in_a_folder_may_move_but_not_change(tmp_path: Path) -> None:
+    file = write_config(
+        tmp_path, domains={"knowledge": {"population": "openbookqa_train"}}, sample={"n": 50, "heldout": 10}
+    )
+    runs = ("--runs", tmp_path / "runs")
+    said = prlvr("lock", file, *runs, "--data-dir", write_dataset(tmp_path / "here", 80)).stdout
+    (tmp_path / "here").rename(tmp_path / "there")
+    assert prlvr("lock", file, *runs, "--data-dir", tmp_path / "there").stdout == said
+    design = json.loads((tmp_path / "runs" / "small" / "knowledge" / "method.lock.json").read_text())["design"]
+    assert (design["kind"], design["pool_size"]) == ("finite_pool", 80)
+    other = write_dataset(tmp_path / "other", 81)
+    assert "was locked before" in prlvr("lock", file, *runs, "--data-dir", other, code=2).stderr
+
+
+def test_a_pool_with_a_gold_that_cannot_be_checked_is_refused_before_it_is_locked(tmp_path: Path) -> None:
+    source = SOURCE % SIZE + "ITEMS[-1] = type(ITEMS[-1])(ITEMS[-1].prompt, ' ')\n"
+    install(tmp_path, "small_pool", source, "[prlvr.populations]\nknowledge.small = small_pool:SMALL\n")
+    said = prlvr("lock", config(tmp_path), "--runs", tmp_path / "runs", plugins=tmp_path, code=2).stderr
+    assert "fails its self-test" in said
+    assert "has no gold" in said
+    assert not (tmp_path / "runs" / "small" / "knowledge" / "pool.json").exists()
