@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from domains.base import GoldError, Item, Population, Reason, Verdict
-from domains.quantity import Quantity, equal, number_word, plain, quantities, readable, values
+from domains.quantity import VARIABLE, Quantity, equal, number_word, plain, quantities, readable, values
 from domains.registry import generated_populations
 from domains.text import boxed, retracts, tagged_answer, visible
 from domains.workers.pool import Pool
@@ -70,7 +70,7 @@ _DENIED_AFTER = re.compile(
 )
 # What makes of the number beside it a part of something else.
 _PART_BEFORE = re.compile(r"(?:\\(?:sqrt|log|ln|sin|cos|tan|binom|exp|pm)(?![a-zA-Z])(?:\[[^\]]*\])?|√|±)[\s({]*$|\d:$")
-_PART_AFTER = re.compile(r"[})]*(?:[\^_]|\s*\\(?:pi|sqrt|cdot|times|pm)(?![a-zA-Z])|\s*[π√±]|[xyzni](?![a-zA-Z]))")
+_PART_AFTER = re.compile(rf"[}})]*(?:[\^_]|\s*\\(?:pi|sqrt|cdot|times|pm)(?![a-zA-Z])|\s*[π√±]|{VARIABLE})")
 
 
 class Answer(NamedTuple):
@@ -140,7 +140,11 @@ class Mathematics:
         if gold == answer:
             return True
         if "=" in answer and "=" not in gold and not re.search(r"[<>]|\\[lg]e", answer):
-            answer = answer.rpartition("=")[2]
+            named, _, rest = answer.rpartition("=")
+            if values(named):  # 0 = x + 1 is no way to write x + 1, as y = x + 1 is
+                return False
+            answer = rest
+        gold, answer = _both_signs(gold), _both_signs(answer)
         brackets, parts = split_list(gold)
         other_brackets, others = split_list(answer)
         if len(parts) > 1 or len(others) > 1 or brackets or other_brackets:
@@ -321,6 +325,12 @@ def tidy(text: str) -> str:
     text = re.sub(r"\\\$", "", text)
     text = _TEX_NOISE.sub(lambda m: " " if m[0].isspace() else "", text).strip().rstrip(".,;")
     return re.sub(r"\s*([,;=+\-*/^()\[\]{}])\s*", r"\1", text).replace("\\{", "\\lbrace ").replace("\\}", "\\rbrace ")
+
+
+def _both_signs(text: str) -> str:
+    """The two numbers that an expression behind \\pm stands for."""
+    match = re.fullmatch(r"\\pm\s*([^,;=]+)", text)
+    return f"{match[1]};-{match[1]}" if match else text
 
 
 def split_list(text: str) -> tuple[str, list[str]]:

@@ -44,6 +44,9 @@ _NUMBER = re.compile(
 _SIGN = re.compile(
     r"(?:^|[^\w)\]}%!.\s])\s*(?P<sign>[-+])\s*[$€£]?\s*$|(?:^|\s)(?P<word>minus|negative)\s+[$€£]?$|(?P<tight>\s[-+])[$€£]?$"
 )
+# Letters that stand for a variable, or for the imaginary unit, rather than for a unit of measure.
+VARIABLE = r"(?:[abxyz]{2,3}|[abxyznijktrpquvwe])(?![a-zA-Z])"
+_VARIABLE = re.compile(rf"{VARIABLE}|\s+{VARIABLE}[\s.^\d{{}}]*$")
 _SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _UNITS = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
@@ -108,6 +111,8 @@ def values(text: str) -> frozenset[Fraction]:
     found = quantities(text)
     if len(found) == 1:
         before, after = text[: found[0].start], text[found[0].end :]
+        if _VARIABLE.match(after):  # 2x is no quantity of x
+            return frozenset()
         if re.fullmatch(r"[\s$€£(]*", before) and re.fullmatch(r"[\s$)]*(?:[a-zA-Z][\w\s./^²³-]*)?", after):
             return found[0].values
     return frozenset() if found else number_word(text) if _SPOKEN.fullmatch(text) else frozenset()

@@ -15,6 +15,7 @@ from typing import Any
 from domains.workers import frames, lockdown
 
 _CPU, _MEMORY = 5.0, 1 << 30
+_DIGITS = 12  # decimals that a number must share with an expression: 6.283185 is not 2 pi
 
 _TEXT = re.compile(r"\\text\s*\{([^{}]*)\}")
 _WORDS = re.compile(r"[A-Za-z][A-Za-z -]*")
@@ -73,7 +74,9 @@ def _compare(gold: str, answer: str) -> dict[str, Any]:
         if not any(not isinstance(part, str) for part in expected) and not _WORDS.fullmatch(_TEXT.sub(r"\1", gold)):
             return {"equal": False, "gold": False}
         found = _parse(answer)
-        same = bool(found) and math_verify.verify(list(expected), list(found), timeout_seconds=None)
+        same = bool(found) and math_verify.verify(
+            list(expected), list(found), timeout_seconds=None, float_rounding=_DIGITS, numeric_precision=_DIGITS + 6
+        )
         return {"equal": same, "gold": True}
     except (Exception, RecursionError):
         return {"equal": False, "gold": True}
