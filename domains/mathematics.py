@@ -127,7 +127,10 @@ class Mathematics:
         answer = (found.text if found else text.strip().rpartition("\n")[2]).strip(" *`$")
         if not answer:
             return Verdict.loss(Reason.UNPARSEABLE, "no answer")
-        reply = self._ask("problems", {"problem": json.loads(item.tests), "answer": answer[:2000]})
+        job = {"problem": json.loads(item.tests), "prompt": item.prompt, "answer": answer[:2000]}
+        reply = self._ask("problems", job)
+        if not reply.get("gold", True):
+            raise GoldError("the generator does not make the same problem from the same seed")
         if "timeout" in reply:
             return Verdict.loss(Reason.TIMEOUT, "scoring took too long")
         return Verdict(reply["equal"], Reason.RIGHT if reply["equal"] else Reason.WRONG, answer[:80])

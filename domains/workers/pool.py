@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -75,11 +76,16 @@ class Pool:
                 worker.end()
 
     def _take(self) -> Worker:
-        with self._lock:
-            if self._pid != os.getpid():  # forked: the workers belong to the parent, sharing them would mix replies
-                self._pid, self._idle = os.getpid(), []
-            if self._idle:
-                return self._idle.pop()
+        while True:
+            with self._lock:
+                if self._pid != os.getpid():  # forked: the workers belong to the parent, sharing them would mix replies
+                    self._pid, self._idle = os.getpid(), []
+                worker = self._idle.pop() if self._idle else None
+            if worker is None:
+                break
+            if not select.select([worker.sock], [], [], 0)[0]:
+                return worker
+            worker.end()  # it has died, or says what nobody asked: its next reply would be taken for another's
         process, sock = start_worker(*self._start)
         sock.settimeout(self._patience)
         try:

@@ -272,3 +272,44 @@ def test_problems_of_reasoning_gym_are_scored_at_full_credit(mathematics: Mathem
         assert mathematics.verify(f"So the answer is\n#### {item.gold}", item).correct
         assert not mathematics.verify("#### 12345/67891", item).correct
         assert not mathematics.verify(item.prompt, item).correct
+
+
+WRITE_REPLIES = (
+    'exec(\'import os,json\\nb=json.dumps({"equal":True}).encode()\\nfor fd in range(3,12):\\n  try: '
+    'os.write(fd,len(b).to_bytes(4,"big")+b)\\n  except OSError: pass\')'
+)
+PROGRAMS = [
+    "entry['answer']",
+    'entry["answer"].split()',
+    "oracle_answer",
+    "[[int(n) for n in row.split()] for row in entry['answer'].splitlines()]",
+    "__import__('os')._exit(0)",
+    "().__class__.__base__.__subclasses__()",
+    "S('1').func",
+    WRITE_REPLIES,
+]
+
+
+@pytest.mark.parametrize(
+    "generator",
+    [
+        *("binary_matrix", "spiral_matrix", "n_queens", "string_insertion", "countdown", "puzzle24"),
+        *("simple_integration", "bitwise_arithmetic", "spell_backward", "fraction_simplification"),
+    ],
+)
+def test_an_answer_is_not_run_by_the_scorer_of_its_problem(mathematics: Mathematics, generator: str) -> None:
+    """These scorers evaluate answers; in their own process a program could look the answer up, or write its verdict."""
+    pytest.importorskip("reasoning_gym")
+    items = mathematics.populations()[f"gym/{generator}"].draw("programs", 2)
+    for item in items:
+        for answer in PROGRAMS:
+            assert not mathematics.verify(f"<answer>{answer}</answer>", item).correct, answer
+        if generator != "puzzle24":  # whose own answers do not always get full credit
+            assert mathematics.verify(f"<answer>{item.gold}</answer>", item).correct
+
+
+def test_a_generator_that_does_not_keep_to_its_seed_is_an_error(mathematics: Mathematics) -> None:
+    pytest.importorskip("reasoning_gym")
+    first, second = mathematics.populations()["gym/spell_backward"].draw("seed", 2)
+    with pytest.raises(GoldError, match="same seed"):
+        mathematics.verify(second.gold, Item(second.prompt, second.gold, tests=first.tests))
