@@ -126,3 +126,7 @@ class GymPopulation:
             prompt = TEMPLATE.format(question=entry["question"].strip())
             items.append(Item(prompt, str(entry["answer"]), tests=scorer, id=f"{self.name}-{number}"))
         return items
+
+    def write(self, item: Item) -> str:
+        """The right answer as a careful completion gives it; many of them have several lines."""
+        return f"<answer>{item.gold}</answer>"

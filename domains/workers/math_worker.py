@@ -72,7 +72,7 @@ def _score(problem: dict[str, Any], prompt: str, answer: str) -> dict[str, Any]:
         module = vars(sys.modules[type(scored).__module__])
         module["eval"] = _calculate
         try:
-            return {"equal": scored.score_answer(answer, entry) >= 1.0}
+            return {"equal": scored.score_answer(answer, entry) == 1.0}  # sums of partial credit may exceed 1
         finally:
             del module["eval"]
     except Exception:
