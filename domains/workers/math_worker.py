@@ -108,7 +108,7 @@ def _guard_parser() -> None:
             vars(module)["parse_expr"] = guarded
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=16)  # a generator may hold a dictionary
 def _problem(generator: str, seed: int) -> tuple[Any, Any]:
     from reasoning_gym import create_dataset
 
