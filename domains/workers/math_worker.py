@@ -38,11 +38,12 @@ def main() -> None:
     logging.disable(logging.CRITICAL)
     if kind == "problems":  # which import what only an unlocked process may
         import reasoning_gym  # type: ignore[import-untyped]  # noqa: F401
+
+        _guard_parser()
     else:
         import math_verify
 
         math_verify.verify(_parse("$\\frac{1}{2}$"), _parse("$x^2 + \\sqrt{3}$"), timeout_seconds=None)
-    _guard_parser()
     lockdown.leave_namespaces()
     lockdown.drop_capabilities()
     lockdown.measure()

@@ -313,3 +313,13 @@ def test_a_generator_that_does_not_keep_to_its_seed_is_an_error(mathematics: Mat
     first, second = mathematics.populations()["gym/spell_backward"].draw("seed", 2)
     with pytest.raises(GoldError, match="same seed"):
         mathematics.verify(second.gold, Item(second.prompt, second.gold, tests=first.tests))
+
+
+@pytest.mark.parametrize(
+    "answer", [*PROGRAMS, *(f"\\text{{{program}}}" for program in PROGRAMS), "\\mathrm{os}._exit(3)"]
+)
+def test_an_answer_is_not_run_where_expressions_are_compared(mathematics: Mathematics, answer: str) -> None:
+    item = Item("Simplify.", "x^2+\\sqrt{7}")
+    assert not mathematics.verify(f"\\boxed{{{answer}}}", item).correct
+    assert mathematics.verify("\\boxed{\\sqrt{7}+x^2}", item).correct, "no reply of another job is read"
+    assert not mathematics.verify("\\boxed{x^3}", item).correct
