@@ -152,6 +152,29 @@ def test_questions_of_ones_own_over_any_sqlite_file(tmp_path: Path) -> None:
         domain.close()
 
 
+def test_a_database_and_questions_in_the_folder_are_a_population_and_golds_are_checked(tmp_path: Path) -> None:
+    company(tmp_path / "sql" / "mine.sqlite")
+    golds = {
+        "Who has id 1?": "SELECT name FROM emp WHERE id = 1",
+        "Anybody?": "SELECT name FROM emp LIMIT 1",
+        "Who is tallest?": "SELECT name FROM emp ORDER BY height",
+        "Who is nobody?": "SELECT name FROM emp WHERE id IS NULL",
+    }
+    write(tmp_path / "sql" / "mine.jsonl", [{"question": q, "sql": sql} for q, sql in golds.items()])
+    domain = TextToSQL(tmp_path)
+    try:
+        mine = pool(domain.populations()["mine"])
+        assert [item.gold for item in mine.items] == ["SELECT name FROM emp WHERE id = 1"]
+        assert mine.removed["with a gold that cannot be checked"] == 3
+        why = mine.rejected
+        assert "cuts a tie" in why["mine-1"]
+        assert "fails" in why["mine-2"]
+        assert "empty on every database" in why["mine-3"]
+        assert "mine-1: the gold's LIMIT cuts a tie" in str(validate(domain, mine))
+    finally:
+        domain.close()
+
+
 HUB: dict[str, list[dict[str, Any]]] = {
     "openai/gsm8k": [{"question": "How many?", "answer": "1 + 1 = 2\n#### 1,002"}],
     "ChilleD/SVAMP": [{"ID": "s1", "Body": "Ann has 3 pens.", "Question": "How many?", "Answer": "3.0"}],
