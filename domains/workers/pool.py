@@ -22,6 +22,12 @@ class Worker:
     greeting: dict[str, Any]
     jobs: int = 0
 
+    def speaks(self) -> bool:
+        """Whether it has died, or said what nobody asked."""
+        waiting = select.poll()
+        waiting.register(self.sock, select.POLLIN)
+        return bool(waiting.poll(0))
+
     def end(self) -> None:
         """End the worker's whole session: nothing it started survives it."""
         self.sock.close()
@@ -83,9 +89,9 @@ class Pool:
                 worker = self._idle.pop() if self._idle else None
             if worker is None:
                 break
-            if not select.select([worker.sock], [], [], 0)[0]:
+            if not worker.speaks():
                 return worker
-            worker.end()  # it has died, or says what nobody asked: its next reply would be taken for another's
+            worker.end()  # its next reply would be taken for another's
         process, sock = start_worker(*self._start)
         sock.settimeout(self._patience)
         try:
