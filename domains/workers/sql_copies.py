@@ -209,20 +209,28 @@ def _change(table: Table, planted: Constants, change: Change, rng: random.Random
 def _texts(
     column: list[Any], planted: Constants, own: list[Value] | None, change: Change, rng: random.Random
 ) -> list[Any]:
-    """Texts that repeat, some of them replaced by constants of the query."""
+    """Texts that repeat, some of them replaced by constants of the query.
+
+    In a column that the query compares, some become a text that is none of its constants: else a condition that every
+    row fulfils would not be missed.
+    """
     column = _shuffled(column, rng)
-    texts = [value for value in own or planted.all if isinstance(value, str)]
+    texts = [value for value in planted.all if isinstance(value, str)] if own is None else [str(value) for value in own]
     chance = rng.random
+    other = (
+        [texts[0][::-1] if texts[0][::-1] not in texts else f"{texts[0]}z"] if own and change.style != "near" else []
+    )
     if change.style == "few":
         pool = sorted({value for value in column if isinstance(value, str)})
-        pool = _shuffled(pool, rng)[: 1 + int(chance() * 2)] + texts[:1]
+        pool = _shuffled(pool, rng)[: 1 + int(chance() * 2)] + texts[:1] + other
         return [pool[int(chance() * len(pool))] if isinstance(value, str) and pool else value for value in column]
     if not texts:
         return column
-    return [
+    changed = [
         texts[int(chance() * len(texts))] if isinstance(value, str) and chance() < change.texts else value
         for value in column
     ]
+    return [other[0] if other and isinstance(value, str) and chance() < 0.2 else value for value in changed]
 
 
 def _numbers(

@@ -226,6 +226,15 @@ def test_copies_tell_a_condition_from_one_beside_it(text_to_sql: TextToSQL, gold
         assert not text_to_sql.verify(f"{head} {other}", item).correct, other
 
 
+def test_a_condition_that_every_row_fulfils_is_missed(text_to_sql: TextToSQL) -> None:
+    rows = ", ".join(f"({i}, 'name {i}', 'USA', '2014')" for i in range(8))
+    setup = f"CREATE TABLE line(id INTEGER PRIMARY KEY, name TEXT, country TEXT, year TEXT); INSERT INTO line VALUES {rows};"
+    for condition in ("country = 'USA'", "year = 2014", "country = 'USA' AND year = 2014"):
+        item = Item("q", f"SELECT name FROM line WHERE {condition}", database=setup)
+        assert text_to_sql.verify(item.gold, item).correct
+        assert not text_to_sql.verify("SELECT name FROM line", item).correct, condition
+
+
 def test_whole_numbers_are_compared_exactly(text_to_sql: TextToSQL) -> None:
     setup = "CREATE TABLE city(name TEXT PRIMARY KEY, people INTEGER NOT NULL); INSERT INTO city VALUES ('a', 8000000), ('b', 8000001);"
     item = Item("q", "SELECT SUM(people) FROM city", database=setup)
