@@ -104,6 +104,14 @@ class Population(Protocol):
 
 
 @runtime_checkable
+class FinitePopulation(Population, Protocol):
+    """A population of design `finite_pool`: its items are all there are, no two with the same prompt."""
+
+    @property
+    def items(self) -> list[Item]: ...
+
+
+@runtime_checkable
 class Domain(Protocol):
     """Prompts in, verdicts out. `version` changes whenever a verdict could."""
 

@@ -5,6 +5,7 @@
     verify("The answer is B. No, wait: C.", item)             # RIGHT: the first answer was taken back
     verify("B or C", item)                                    # WRONG: several answers
     verify("A newt cannot be excluded.", item)                # WRONG or UNPARSEABLE, never a letter A
+    verify(item.prompt, item)                                 # UNPARSEABLE: to repeat the question is no answer
 
 Options are read from the prompt ("A) cat B) dog", "(A) cat", one per line, or numbered 1 to n). A gold that is no
 label is compared as text.
@@ -28,7 +29,14 @@ _MAX_TEXT = 4_000  # characters; of longer answers the beginning and the end are
 _MARK = re.compile(r"(?<![\w'])\(?([A-J]|\d)[).:](?=\s|\w)\s*")
 _LABEL = r"(?:option|choice|letter|answer)?\s{0,8}[\"'(\[*_`$]{0,8}([A-Ja-j]|[1-9])(?![\w'’])[\"')\]*_`$]{0,8}"
 # A label standing by itself: a capital (or a bracketed or starred letter), or a number in brackets.
-_BARE = re.compile(r"(?<![\w'’\-])(?:\(([A-Ja-j]|[1-9])\)|\[([A-Ja-j])\]|([A-J])(?![\w'’]|-\w))")
+_BARE = re.compile(r"(?<![\w'’\-])(?:\(([A-Ja-j]|[1-9])\)|\[([A-Ja-j])\]|([A-J])(?![\w'’]|-\w|\+\+|#))")
+# Words that make a letter behind them a name: "vitamin C" is no option.
+_NAMED = re.compile(
+    r"\b(?:vitamin|plan|hepatitis|type|group|class|grade|figure|table|section|part|team|row|column|model|step|line|"
+    r"appendix|chapter|language|disc|side|blood|drug|factor|case|point|phase|level|size|note|key|string|exhibit)\s+$",
+    re.IGNORECASE,
+)
+_OPTION_AND_LABEL = re.compile(r"(.+?)[\s:,-]*[(\[]([A-Ja-j])[)\]]\W*", re.DOTALL)
 _CUE = re.compile(
     r"(?:\banswer\b(?:\s+(?:is|would be|must be|should be|has to be)\b)?(?:\s+(?:clearly|definitely|therefore|thus))?|"
     r"\b(?:option|choice|pick|one)\s+is\b|"
@@ -49,7 +57,7 @@ _REJECTED_AFTER = re.compile(
 )
 _REJECTED_BEFORE = re.compile(
     r"(?:\bnot|n't|\brather than|\binstead of|\bunlike|\bexcept|\bexclud\w+|\bneither|"
-    r"\bnor|\beliminat\w+|\brul\w+ out)\s+"
+    r"\bnor|\b(?:any|every)thing but|\ball but|\beliminat\w+|\brul\w+ out)\s+"
     r"(?:(?:option|choice|answer|be|is|the|a|an)\s+)*[\"'(\[*_`]*$",
     re.IGNORECASE,
 )
@@ -73,7 +81,7 @@ class Options(NamedTuple):
 
 class Knowledge:
     name = "knowledge"
-    version = "knowledge/1"
+    version = "knowledge/2"
 
     def __init__(self, data_dir: Path | None = None) -> None:
         self._data_dir = data_dir
@@ -86,7 +94,7 @@ class Knowledge:
     def verify(self, completion: str, item: Item) -> Verdict:
         options = read_options(item.prompt)
         gold = _gold(item, options)
-        text = _undress(completion)
+        text = _without_question(_undress(completion), item.prompt, options)
         if not text:
             return Verdict.loss(Reason.UNPARSEABLE, "no answer")
         if gold is None:
@@ -126,6 +134,30 @@ def read_options(prompt: str) -> Options:
     return Options("", ())
 
 
+def _without_question(text: str, prompt: str, options: Options) -> str:
+    """The text without what it only repeats: the prompt, or its question and the whole list of its options."""
+    text = text.replace(prompt.strip(), " ").strip()
+    if len(text) < sum(map(len, options.texts)):  # too short to hold the list
+        return text
+    pattern = _listing(options)
+    found, asked = (pattern.search(text), pattern.search(prompt)) if pattern else (None, None)
+    if found is None:
+        return text
+    question = prompt[: asked.start()].strip() if asked else ""
+    head = text[: found.start()]
+    return f"{head.replace(question, ' ') if question else head}\n{text[found.end() :]}".strip()
+
+
+@lru_cache(maxsize=4096)
+def _listing(options: Options) -> re.Pattern[str] | None:
+    """What a list of these options looks like."""
+    if len(options.labels) < 2:
+        return None
+    pairs = zip(options.labels, options.texts, strict=True)
+    items = [rf"\(?{label}\s{{0,3}}[).:\-]?\s{{0,3}}{re.escape(text.rstrip('.'))}" for label, text in pairs]
+    return re.compile(r"(?<!\w)" + r"[\s.,;]{0,8}".join(items) + r"(?!\w)", re.IGNORECASE)
+
+
 def normal(text: str) -> str:
     """Text for comparison: lower case, no articles, no punctuation around words, single spaces."""
     return " ".join(_EMPTY_WORDS.sub(" ", text.lower()).split()).strip(" .")
@@ -140,7 +172,9 @@ def find_picks(text: str, options: Options) -> list[Pick]:
     bare = [
         Pick(m.start(), m.end(), index)
         for m in _BARE.finditer(text)
-        if (index := _index(next(filter(None, m.groups())), options)) is not None and not _is_word(text, m)
+        if (index := _index(next(filter(None, m.groups())), options)) is not None
+        and not _is_word(text, m)
+        and not _NAMED.search(text[: m.start()])
     ]
     bare = [pick for pick in bare if not _rejected(text, pick)]
     if stated:  # other letters are talk about the options, unless they replace the answer ("No, wait: C.")
@@ -199,6 +233,12 @@ def _whole(text: str, options: Options) -> list[Pick]:
             return [Pick(0, match.end(1), index)] + [
                 Pick(match.start(2), len(text), i) for i in named if index not in named
             ]
+    behind = _OPTION_AND_LABEL.fullmatch(text)  # goat (C)
+    if behind and (index := _index(behind[2], options)) is not None:
+        named = [str(i) for i, option in enumerate(options.texts) if normal(option) == normal(behind[1])]
+        if named:
+            other = [Pick(behind.start(1), behind.end(1), i) for i in named if index not in named]
+            return [*other, Pick(behind.start(2), behind.end(2), index)]
     same = [i for i, option in enumerate(options.texts) if normal(option) and normal(option) == normal(text)]
     return [Pick(0, len(text), str(same[0]))] if len(same) == 1 else []
 

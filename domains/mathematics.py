@@ -6,6 +6,7 @@
     verify("41 or 42", item)                                  # WRONG: several answers
     verify("#### 42.00 dollars", item)                        # RIGHT; so are $42, 4.2e1, "42 apples" and **42**
     verify("6 \\cdot 7", item)                                # WRONG: not worked out
+    verify("more than 42; not 42; 42x; 41 and 42", item)      # WRONG, each of them: no statement that it is 42
 
 A gold that is one number is compared exactly, here, with a number: sums, products, powers and fractions that are whole
 numbers are not worked out for the model, since then the question itself would be a right answer. Other golds (LaTeX
@@ -25,7 +26,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from domains.base import GoldError, Item, Population, Reason, Verdict
-from domains.quantity import Quantity, equal, number_word, plain, quantities, values
+from domains.quantity import VARIABLE, Quantity, equal, number_word, plain, quantities, readable, values
 from domains.registry import generated_populations
 from domains.text import boxed, retracts, tagged_answer, visible
 from domains.workers.pool import Pool
@@ -37,19 +38,39 @@ _CUE = re.compile(
     r"(?:\s*(?:therefore|thus|simply|just|now|then|equal to|given by|:))*[\s*_]*",
     re.IGNORECASE,
 )
+_MARKED = re.compile(r"####[#\s]*([^\n#]*)")
 _SENTENCE = re.compile(r".*?(?=[.!?;](?:\s|$)|\n|$)", re.DOTALL)
 _EITHER = re.compile(
     r"[\s.,;:$*\\()\]!?]*(?:(?:\b(?:or|and|maybe|perhaps|possibly|alternatively|also|else|it|could|be|is|either|even)\b|/|\|)[\s,$*\\(]*)*",
     re.IGNORECASE,
 )
-_ALTERNATIVE = re.compile(r"\b(?:or|maybe|perhaps|possibly|alternatively|either)\b|\|", re.IGNORECASE)
+_ALTERNATIVE = re.compile(
+    r"\b(?:or|maybe|perhaps|possib(?:ly|ility|ilities)|alternativ(?:e|ely)|either|(?:an)?other\s+(?:answer|option|solution))\b|\|",
+    re.IGNORECASE,
+)
 # A power, a root or another command that is not a unit: no number can be read off it.
 _EXPRESSION = re.compile(
     r"[\d)}\]]\s*\^|\\(?:sqrt|d?frac|pi|log|ln|sin|cos|tan|binom|sum|prod|cdot|times|div|pm)(?![a-zA-Z])|\d!"
 )
 _OPERATOR = re.compile(r"[\s)}]*(?:[-+*/×÷^]|\*\*|\\(?:times|cdot|div))[\s({]*")
 _TEX_NOISE = re.compile(r"\\(?:left|right|displaystyle|quad|qquad|!|,|;|:)(?![a-zA-Z])|\s+|\$")
-_PAIRS = {"(": ")", "[": ")]", "{": "}"}
+# A comment of TeX: a percent sign behind a number is none.
+_TEX_COMMENT = re.compile(r"(?:^|(?<=[^\s\d\\]))[ \t]*%[^\n]*", re.MULTILINE)
+_LISTED = re.compile(r"\s*(?:,|;|&|\band\b|\bto\b|[ \t])\s*")
+# Before a number, on the left of its sign: it is said not to be this one, or is only its limit.
+_DENIED = re.compile(
+    r"(?:\bnot|n['’]t|\bnever|\bmore\s+than|\bless\s+than|\bgreater\s+than|\b(?:fewer|larger|smaller)\s+than|≠|!=|<>|[<>≤≥]|"
+    r"\\(?:neq?|geq?|leq?|gt|lt|geqslant|leqslant)(?![a-zA-Z]))(?:\s+(?:exactly|equal\s+to))?[\s$({]*$",
+    re.IGNORECASE,
+)
+_DENIED_AFTER = re.compile(
+    r"[\s$)}]*(?:\?\s*no\b|(?:is|was|are|would\s+be|cannot\s+be|can['’]t\s+be)\s+(?:wrong|incorrect|false|impossible|not\b)|"
+    r"(?:cannot|can['’]t|isn['’]t)\b|,?\s*or\s+not\b)",
+    re.IGNORECASE,
+)
+# What makes of the number beside it a part of something else.
+_PART_BEFORE = re.compile(r"(?:\\(?:sqrt|log|ln|sin|cos|tan|binom|exp|pm)(?![a-zA-Z])(?:\[[^\]]*\])?|√|±)[\s({]*$|\d:$")
+_PART_AFTER = re.compile(rf"[}})]*(?:[\^_]|\s*\\(?:pi|sqrt|cdot|times|pm)(?![a-zA-Z])|\s*[π√±]|{VARIABLE})")
 
 
 class Answer(NamedTuple):
@@ -57,9 +78,12 @@ class Answer(NamedTuple):
     several: bool = False
 
 
+SEVERAL = Quantity(0, 0, "several", frozenset())
+
+
 class Mathematics:
     name = "mathematics"
-    version = "mathematics/1"
+    version = "mathematics/2"
 
     def __init__(self, data_dir: Path | None = None) -> None:
         self._data_dir = data_dir
@@ -72,7 +96,7 @@ class Mathematics:
         return mathematics.WithGym(generated_populations(self.name) | mathematics.populations(self._data_dir))
 
     def verify(self, completion: str, item: Item) -> Verdict:
-        text = visible(completion)[-_MAX_TEXT:]
+        text = readable(visible(completion)[-_MAX_TEXT:])
         if item.tests:
             return self._verify_by_scorer(text, item)
         gold = gold_values(item.gold)
@@ -103,7 +127,10 @@ class Mathematics:
         answer = (found.text if found else text.strip().rpartition("\n")[2]).strip(" *`$")
         if not answer:
             return Verdict.loss(Reason.UNPARSEABLE, "no answer")
-        reply = self._ask("problems", {"problem": json.loads(item.tests), "answer": answer[:2000]})
+        job = {"problem": json.loads(item.tests), "prompt": item.prompt, "answer": answer[:2000]}
+        reply = self._ask("problems", job)
+        if not reply.get("gold", True):
+            raise GoldError("the generator does not make the same problem from the same seed")
         if "timeout" in reply:
             return Verdict.loss(Reason.TIMEOUT, "scoring took too long")
         return Verdict(reply["equal"], Reason.RIGHT if reply["equal"] else Reason.WRONG, answer[:80])
@@ -116,7 +143,11 @@ class Mathematics:
         if gold == answer:
             return True
         if "=" in answer and "=" not in gold and not re.search(r"[<>]|\\[lg]e", answer):
-            answer = answer.rpartition("=")[2]
+            named, _, rest = answer.rpartition("=")
+            if values(named):  # 0 = x + 1 is no way to write x + 1, as y = x + 1 is
+                return False
+            answer = rest
+        gold, answer = _both_signs(gold), _both_signs(answer)
         brackets, parts = split_list(gold)
         other_brackets, others = split_list(answer)
         if len(parts) > 1 or len(others) > 1 or brackets or other_brackets:
@@ -179,7 +210,7 @@ def final_number(text: str) -> Quantity | None:
     if answer is None:
         return _last(plain(text[-_TAIL:]))
     if answer.several:
-        return Quantity(0, 0, "several", frozenset())
+        return SEVERAL
     return _of_statement(plain(answer.text))
 
 
@@ -193,16 +224,22 @@ def final_answer(text: str) -> Answer | None:
 
 def _announced(text: str) -> Answer | None:
     boxes = boxed(text)
+    if boxes and "%" in text:  # what a comment of TeX hides is no answer beside one that is seen
+        shown = _TEX_COMMENT.sub("", text)
+        if boxed(shown):
+            text, boxes = shown, boxed(shown)
     if boxes:
         last = boxes[-1]
         for earlier, later in pairwise(boxes):
-            between = text[earlier.end : later.start]
-            if earlier.text.strip() != later.text.strip() and _EITHER.fullmatch(between):
+            if earlier.text.strip() != later.text.strip() and _joins(text[earlier.end : later.start]):
                 return Answer(" or ".join(box.text for box in boxes), several=True)
         return Answer(last.text)
-    marker = text.rfind("####")
-    if marker >= 0:
-        return Answer(text[marker:].lstrip("# \t").partition("\n")[0])
+    marked = list(_MARKED.finditer(text))
+    if marked:
+        for one, other in pairwise(marked):
+            if one[1].strip() != other[1].strip() and not retracts(text[one.end() : other.start()]):
+                return Answer(f"{one[1]} or {other[1]}", several=True)
+        return Answer(marked[-1][1])
     first_line, _, rest = text.strip().partition("\n")
     first_line = first_line.strip(" *_=")
     if len(first_line) < _TAIL and values(first_line) and not retracts(rest):  # the answer, and then something else
@@ -211,9 +248,16 @@ def _announced(text: str) -> Answer | None:
     if cues:
         sentence = _SENTENCE.match(text, cues[-1].end())
         fragment, after = (sentence[0], text[sentence.end() :]) if sentence else ("", "")
-        if fragment.strip(" *:$") and not (retracts(after) and quantities(plain(after[-_TAIL:]))):
+        denied = _DENIED_AFTER.match(after) or (retracts(after) and quantities(plain(after[-_TAIL:])))
+        if fragment.strip(" *:$") and not denied:
             return Answer(fragment[:_TAIL])
     return None
+
+
+def _joins(between: str) -> bool:
+    """Whether these words between two answers leave both standing."""
+    hedged = len(between) < 80 and _ALTERNATIVE.search(between) and not retracts(between)
+    return bool(_EITHER.fullmatch(between) or hedged)
 
 
 def _of_statement(text: str) -> Quantity | None:
@@ -225,15 +269,17 @@ def _of_statement(text: str) -> Quantity | None:
     if not found:
         word = number_word(side)
         return Quantity(0, len(side), side.strip(), word) if word else None
+    if side is not text and _hedged(text, quantities(text)):  # x = 41 or x = 42
+        return SEVERAL
     if len(found) > 1:
         between = side[found[0].end : found[1].start]
         if _ALTERNATIVE.search(between) and len(between) < 30:
-            return Quantity(0, 0, "several", frozenset())
-        if re.fullmatch(r"\s*(?:,|and|&)\s*", between):
-            return Quantity(0, 0, "several", frozenset())
+            return SEVERAL
+        if _LISTED.fullmatch(between):
+            return SEVERAL
         if _OPERATOR.fullmatch(between):
             return Quantity(0, len(side), side.strip(), frozenset())
-    return found[0]
+    return _asserted(text, found[0], len(text) - len(side))
 
 
 def _last(text: str) -> Quantity | None:
@@ -247,16 +293,31 @@ def _last(text: str) -> Quantity | None:
         return Quantity(0, len(text), text.strip(), word) if word else None
     if len(found) > 1:
         between = text[found[-2].end : found[-1].start]
-        if (
-            found[-2].values != found[-1].values
-            and len(between) < 24
-            and _ALTERNATIVE.search(between)
-            and not retracts(between)
-        ):
-            return Quantity(0, 0, "several", frozenset())
+        if _hedged(text, found):
+            return SEVERAL
         if _OPERATOR.fullmatch(between):  # "6 + 4" is not the answer 4
             return Quantity(0, 0, text.strip()[-80:], frozenset())
-    return found[-1]
+    return _asserted(text, found[-1])
+
+
+def _hedged(text: str, found: list[Quantity]) -> bool:
+    """Whether the last two numbers stand side by side, as a choice or a list."""
+    if len(found) < 2 or found[-2].values == found[-1].values:
+        return False
+    between = text[found[-2].end : found[-1].start]
+    choice = len(between) < 24 and _ALTERNATIVE.search(between) and not retracts(between)
+    return bool(choice or (_LISTED.fullmatch(between) and "\n" not in between))
+
+
+def _asserted(text: str, number: Quantity, offset: int = 0) -> Quantity:
+    """The number, without values where the text denies it, only limits by it, or makes it a part of something else.
+
+    `offset` is where the positions of the number count from.
+    """
+    before, after = text[: number.start + offset][-60:], text[number.end + offset :][:60]
+    if _DENIED.search(before) or _DENIED_AFTER.match(after) or _PART_BEFORE.search(before) or _PART_AFTER.match(after):
+        return number._replace(text=f"{before[-20:]}{number.text}{after[:20]}".strip(), values=frozenset())
+    return number
 
 
 def tidy(text: str) -> str:
@@ -267,6 +328,12 @@ def tidy(text: str) -> str:
     text = re.sub(r"\\\$", "", text)
     text = _TEX_NOISE.sub(lambda m: " " if m[0].isspace() else "", text).strip().rstrip(".,;")
     return re.sub(r"\s*([,;=+\-*/^()\[\]{}])\s*", r"\1", text).replace("\\{", "\\lbrace ").replace("\\}", "\\rbrace ")
+
+
+def _both_signs(text: str) -> str:
+    """The two numbers that an expression behind \\pm stands for."""
+    match = re.fullmatch(r"\\pm\s*([^,;=]+)", text)
+    return f"{match[1]};-{match[1]}" if match else text
 
 
 def split_list(text: str) -> tuple[str, list[str]]:

@@ -32,7 +32,7 @@ _SETTING = re.compile(r"# (candidate|cpu): *(.+)")
 
 class Programming:
     name = "programming"
-    version = "programming/1"
+    version = "programming/2"
 
     def __init__(self, data_dir: Path | None = None) -> None:
         self._data_dir = data_dir

@@ -9,6 +9,7 @@ values("3 \\times 10^{-7}") == {Fraction(3, 10**7)}           # and never equal 
 from __future__ import annotations
 
 import re
+import unicodedata
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -43,35 +44,22 @@ _NUMBER = re.compile(
 _SIGN = re.compile(
     r"(?:^|[^\w)\]}%!.\s])\s*(?P<sign>[-+])\s*[$€£]?\s*$|(?:^|\s)(?P<word>minus|negative)\s+[$€£]?$|(?P<tight>\s[-+])[$€£]?$"
 )
+# Letters that stand for a variable, or for the imaginary unit, rather than for a unit of measure.
+VARIABLE = r"(?:[abxyz]{2,3}|[abxyznijktrpquvwe])(?![a-zA-Z])"
+_VARIABLE = re.compile(rf"{VARIABLE}|\s+{VARIABLE}[\s.^\d{{}}]*$")
 _SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
-_WORDS = {
-    word: Fraction(value)
-    for value, word in enumerate(
-        [
-            "zero",
-            "one",
-            "two",
-            "three",
-            "four",
-            "five",
-            "six",
-            "seven",
-            "eight",
-            "nine",
-            "ten",
-            "eleven",
-            "twelve",
-            "thirteen",
-            "fourteen",
-            "fifteen",
-            "sixteen",
-            "seventeen",
-            "eighteen",
-            "nineteen",
-            "twenty",
-        ]
-    )
-}
+_UNITS = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
+    "eighteen nineteen"
+).split()
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+_WORDS = {word: value for value, word in enumerate(_UNITS)} | {word: 20 + 10 * i for i, word in enumerate(_TENS)}
+_SPOKEN = re.compile(
+    r"\b(?:{words})(?:(?:\s+and\s+|[\s-]+)(?:{words}))*\b".format(words="|".join([*_WORDS, "hundred", *_SCALES])),
+    re.IGNORECASE,
+)
+_SUPERSCRIPT = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
+_SUBSCRIPT = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
 
 
 class Quantity(NamedTuple):
@@ -79,6 +67,18 @@ class Quantity(NamedTuple):
     end: int
     text: str
     values: frozenset[Fraction]
+
+
+def readable(text: str) -> str:
+    """The text as it is seen: without characters that have no width, with ½ as 1/2, 4² as 4^2 and 4₂ as 4_2."""
+    if text.isascii():
+        return text
+    text = re.sub("[⁰¹²³⁴-⁹⁻]+", lambda match: "^" + match[0].translate(_SUPERSCRIPT), text)
+    text = re.sub("[₀-₉]+", lambda match: "_" + match[0].translate(_SUBSCRIPT), text)
+    text = re.sub(
+        "[¼-¾⅐-⅞]", lambda match: " " + unicodedata.normalize("NFKC", match[0]).replace("\u2044", "/") + " ", text
+    )
+    return "".join(char for char in text if unicodedata.category(char) not in ("Cf", "Mn", "Me"))
 
 
 def plain(text: str) -> str:
@@ -111,11 +111,11 @@ def values(text: str) -> frozenset[Fraction]:
     found = quantities(text)
     if len(found) == 1:
         before, after = text[: found[0].start], text[found[0].end :]
+        if _VARIABLE.match(after):  # 2x is no quantity of x
+            return frozenset()
         if re.fullmatch(r"[\s$€£(]*", before) and re.fullmatch(r"[\s$)]*(?:[a-zA-Z][\w\s./^²³-]*)?", after):
             return found[0].values
-    if not found and text.lower() in _WORDS:
-        return frozenset({_WORDS[text.lower()]})
-    return frozenset()
+    return frozenset() if found else number_word(text) if _SPOKEN.fullmatch(text) else frozenset()
 
 
 def equal(one: frozenset[Fraction], other: frozenset[Fraction]) -> bool:
@@ -128,9 +128,21 @@ def equal(one: frozenset[Fraction], other: frozenset[Fraction]) -> bool:
 
 
 def number_word(text: str) -> frozenset[Fraction]:
-    """The value of a text that holds exactly one number word, "three" as in "the answer is three"."""
-    found = {_WORDS[word] for word in re.findall(r"[a-z]+", text.lower()) if word in _WORDS}
+    """The value of a text that says exactly one number in words, "forty-two" as in "the answer is forty-two"."""
+    found = {_spoken(match[0]) for match in _SPOKEN.finditer(text)}
     return frozenset(found) if len(found) == 1 else frozenset()
+
+
+def _spoken(words: str) -> Fraction:
+    total = part = 0
+    for word in re.split(r"[\s-]+", words.lower()):
+        if word == "hundred":
+            part = max(part, 1) * 100
+        elif word in _SCALES:
+            total, part = total + max(part, 1) * _SCALES[word], 0
+        elif word != "and":
+            part += _WORDS[word]
+    return Fraction(total + part)
 
 
 def _exact(match: re.Match[str]) -> Fraction | None:

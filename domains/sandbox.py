@@ -10,20 +10,21 @@ reports, `__eq__`, patched `assert` or `unittest`, `os._exit` and replies writte
 nothing else.
 
 What holds a program, checked by breaking every rule when a worker starts (`protections`):
-- seccomp: a list of allowed system calls. No file opens (reading included: imports are resolved before the lock), no
-  process or thread starts, no socket, signal, pipe or shared memory is made; a try ends the process as FORBIDDEN. So
-  one process is the whole tree, and killing it is killing the group. There is no scratch directory: nothing can be
-  written.
+- seccomp: a list of allowed system calls. No file opens (reading included: imports are resolved before, under a lock
+  that lets files be read and nothing else), no process or thread starts, no socket, signal, pipe or shared memory is
+  made, no descriptor is told whom to signal; a try ends the process as FORBIDDEN. So one process is the whole tree, and
+  killing it is killing the group. There is no scratch directory: nothing can be written.
 - CPU seconds (SIGPROF, with RLIMIT_CPU behind it), seconds asleep, address space, size of a reply, no core files.
 - no capabilities, no new privileges, and a network, IPC and host name namespace of its own where the kernel grants one.
-Time on a busy machine does not count against a program: only CPU used and time spent waiting do.
+Time on a busy machine does not count against a program: only CPU used and time spent waiting do. `random` and NumPy
+start every program from the same state, so that a verdict repeats.
 
-Not covered: bugs of the kernel in the calls that remain; timing channels between processes of one machine; what the
-standard library can be made to do while it is imported (before the lock, but before any line of the program too); a
-program that answers right because it recognises inputs (hidden tests must be good); tests that pass without calling
-the program for what they check, or that hand an expected value to the program as an argument. A program may return an
-object that stays on its side, and then it decides what that object's attributes and items are, but never that it
-equals a plain value. Threads and subclasses of what the tests define are not offered to programs.
+Not covered: bugs of the kernel in the calls that remain; timing channels between processes of one machine; files that
+the standard library can be made to read while it is imported (before any line of the program runs); a program that
+answers right because it recognises inputs (hidden tests must be good); tests that pass without calling the program for
+what they check, or that hand an expected value to the program as an argument. A program may return an object that
+stays on its side, and then it decides what that object's attributes and items are, but never that it equals a plain
+value. Threads and subclasses of what the tests define are not offered to programs.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from pathlib import Path
 from typing import Any
 
 from domains.base import GoldError, Reason, Verdict
-from domains.workers import lockdown
+from domains.workers import lockdown, probes
 from domains.workers.pool import Pool
 
 MAX_SOURCE = 200_000
@@ -81,7 +82,7 @@ class Sandbox:
 
     def protections(self) -> dict[str, bool]:
         """The protections by name, and whether each was seen to hold on this machine."""
-        return _protections(self._pool(False).greeting())
+        return probes.shown(self._pool(False).greeting())
 
     def close(self) -> None:
         for pool in self._pools.values():
@@ -97,11 +98,6 @@ class Sandbox:
                 raise SandboxUnavailableError(f"the kernel did not stop a locked process from: {', '.join(failed)}")
             self._pools[numpy] = pool
         return self._pools[numpy]
-
-
-def _protections(greeting: dict[str, Any]) -> dict[str, bool]:
-    stopped = {f"no {name}" if name[0].isdigit() else f"cannot {name}": ok for name, ok in greeting["attacks"].items()}
-    return stopped | {f"{name} namespace": name in greeting["namespaces"] for name in ("network", "ipc", "uts")}
 
 
 def _numpy_directory() -> str:

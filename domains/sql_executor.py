@@ -18,9 +18,10 @@ from typing import Any
 
 from domains.base import GoldError, Reason, Verdict
 from domains.sql_plan import plan
+from domains.workers import probes
 from domains.workers.pool import Pool
 
-COPIES = 4
+COPIES = 9  # one of each kind in `domains.workers.sql_copies.CHANGES`
 
 
 class SqlExecutor:
@@ -39,6 +40,18 @@ class SqlExecutor:
             raise GoldError(reply["detail"])
         reason = Reason(reply["reason"])
         return Verdict(reason is Reason.RIGHT, reason, reply["detail"])
+
+    def check_gold(self, gold: str, databases: list[str]) -> None:
+        """GoldError for a gold query that fails on a database, does not determine its result there, or gives nothing on
+        all copies."""
+        job = {"query": None, "gold": list(plan(gold)), "databases": databases, "copies": COPIES}
+        reply = self._pool.ask(job, _lost)
+        if reply["reason"] != "right":
+            raise GoldError(reply["detail"])
+
+    def protections(self) -> dict[str, bool]:
+        """The protections by name, and whether each was seen to hold on this machine."""
+        return probes.shown(self._pool.greeting())
 
     def close(self) -> None:
         self._pool.close()

@@ -39,7 +39,7 @@ _TOKEN = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|`[^`]*`|\[[^\]]*\]|--[^\n]*|/\*.
 
 class TextToSQL:
     name = "text_to_sql"
-    version = "text_to_sql/1"
+    version = "text_to_sql/2"
 
     def __init__(self, data_dir: Path | None = None) -> None:
         self._data_dir = data_dir
@@ -49,7 +49,9 @@ class TextToSQL:
     def populations(self) -> Mapping[str, Population]:
         from domains.data import text_to_sql
 
-        return generated_populations(self.name) | text_to_sql.populations(self._data_dir, self.add_file)
+        return generated_populations(self.name) | text_to_sql.populations(
+            self._data_dir, self.add_file, self.check_gold
+        )
 
     def verify(self, completion: str, item: Item) -> Verdict:
         if len(completion) > _MAX_TEXT:
@@ -59,11 +61,19 @@ class TextToSQL:
             return Verdict.loss(Reason.UNPARSEABLE, "no query")
         return self._executor.compare(sql, item.gold, self._databases(item))
 
+    def check_gold(self, item: Item) -> None:
+        """GoldError for a gold that fails, or does not determine its result: its LIMIT cuts a tie, for instance."""
+        self._executor.check_gold(item.gold, self._databases(item))
+
     def add_file(self, path: Path) -> str:
         """Make a database file known; what `Item.database` says to refer to it."""
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
         self._files[digest] = path.resolve()
         return f"sqlite:{digest}"
+
+    def protections(self) -> dict[str, bool]:
+        """What holds a query on this machine."""
+        return self._executor.protections()
 
     def close(self) -> None:
         self._executor.close()

@@ -26,6 +26,7 @@ NON_ANSWERS = {
     "empty box": "\\boxed{}",
     "empty fence": "```python\n```",
 }
+HOSTILE_ITEMS = 20  # hostile completions take a verifier to its limits of time, so they are tried on no more items
 HOSTILE = {
     "mathematics": {
         "every digit": "0 or 1 or 2 or 3 or 4 or 5 or 6 or 7 or 8 or 9",
@@ -54,9 +55,11 @@ class ValidationReport:
     population: str
     items: int = 0
     removed: dict[str, int] = field(default_factory=dict)
+    rejected: dict[str, str] = field(default_factory=dict)  # id, why its gold cannot be checked
     gold_failures: list[tuple[str, str]] = field(default_factory=list)  # id, why
+    attacked: int = 0  # items on which completions that answer nothing were tried
+    refused: dict[str, int] = field(default_factory=dict)  # how many of them scored 0, by kind
     false_rights: list[tuple[str, str]] = field(default_factory=list)  # id, what kind of completion scored 1
-    weak: list[str] = field(default_factory=list)  # ids whose gold result is empty on every database
     per_second: float = 0.0  # golds verified
     protections: dict[str, bool] = field(default_factory=dict)
 
@@ -69,13 +72,14 @@ class ValidationReport:
             f"{self.domain} / {self.population}: {'passed' if self.passed else 'FAILED'}",
             f"  {self.items} golds, {self.per_second:.0f} a second; {len(self.gold_failures)} do not score 1",
             *(f"    {name}: {why}" for name, why in self.gold_failures),
-            f"  {len(self.false_rights)} completions that answer nothing score 1",
+            f"  {sum(self.refused.values())} completions that answer nothing, on {self.attacked} items, score 0: "
+            + ", ".join(f"{count} {kind}" for kind, count in self.refused.items()),
+            f"  {len(self.false_rights)} of them score 1",
             *(f"    {name}: {kind}" for name, kind in self.false_rights),
         ]
         if any(self.removed.values()):
             lines.append("  left out: " + ", ".join(f"{count} {why}" for why, count in self.removed.items() if count))
-        if self.weak:
-            lines.append(f"  {len(self.weak)} golds give an empty result on every database")
+        lines += [f"    {name}: {why}" for name, why in self.rejected.items()]
         lines += [f"  {'active' if holds else 'NOT ACTIVE'}: {name}" for name, holds in self.protections.items()]
         return "\n".join(lines)
 
@@ -86,6 +90,7 @@ def validate(
     """Score the golds of n items (all of a smaller pool) and, on `attacked` of them, what must never score 1."""
     items = _draw(population, seed, n)
     report = ValidationReport(domain.name, population.name, len(items), dict(getattr(population, "removed", {})))
+    report.rejected = dict(getattr(population, "rejected", {}))
     if hasattr(domain, "protections"):
         report.protections = domain.protections()
     write: Callable[[Item], str] = getattr(population, "write", gold_completion)
@@ -99,17 +104,19 @@ def validate(
             continue
         if not verdict.correct:
             report.gold_failures.append((name, f"{verdict.reason}: {verdict.detail}"))
-        elif "empty everywhere" in verdict.detail:
-            report.weak.append(name)
     report.per_second = len(items) / (time.perf_counter() - start)
     broken = {name for name, _ in report.gold_failures}
     for item in items[:attacked]:
         name = item.id or item.digest[:12]
         if name in broken:
             continue
-        for kind, completion in attacks(domain.name, item):
-            if domain.verify(completion, item).correct and name not in report.weak:
+        report.attacked += 1
+        hostile = report.attacked <= HOSTILE_ITEMS
+        for kind, completion in attacks(domain.name, item, hostile):
+            if domain.verify(completion, item).correct:
                 report.false_rights.append((name, kind))
+            else:
+                report.refused[kind] = report.refused.get(kind, 0) + 1
     return report
 
 
@@ -117,29 +124,39 @@ def gold_completion(item: Item) -> str:
     return item.gold
 
 
-def attacks(domain: str, item: Item) -> Iterator[tuple[str, str]]:
+def attacks(domain: str, item: Item, hostile: bool = True) -> Iterator[tuple[str, str]]:
     """Completions by kind, none of which answers the item."""
     yield from NON_ANSWERS.items()
     yield "repeated prompt", item.prompt
-    yield from ((f"corrupted gold {i}", text) for i, text in enumerate(_corrupted(domain, item), 1))
-    yield from HOSTILE.get(domain, {}).items()
+    yield from _corrupted(domain, item).items()
+    if hostile:
+        yield from HOSTILE.get(domain, {}).items()
 
 
-def _corrupted(domain: str, item: Item) -> list[str]:
+def _corrupted(domain: str, item: Item) -> dict[str, str]:
+    """The gold with a fault, and a constant where a program or a query was asked for."""
     gold = item.gold
     if domain == "mathematics":
         found = sorted(values(gold))
-        return [str(found[-1] + 1), str(-found[-1] - 1)] if found else [f"\\boxed{{{gold}+1}}"]
+        if not found:
+            return {"corrupted gold": f"\\boxed{{{gold}+1}}"}
+        return {"corrupted gold": str(found[-1] + 1), "corrupted sign": str(-found[-1] - 1)}
     if domain == "knowledge":
         letter = gold.strip("().")
-        return [chr(ord(letter) + (1 if letter == "A" else -1))] if re.fullmatch("[A-J]", letter) else [f"not {gold}"]
+        other = chr(ord(letter) + (1 if letter == "A" else -1)) if re.fullmatch("[A-J]", letter) else f"not {gold}"
+        return {"corrupted gold": other}
     if domain == "programming":
-        blank = re.sub(r"\breturn\b[^\n]*", "return None", gold) if "return" in gold else f"{gold} if False else None"
-        return [gold[: len(gold) // 2] + " §", blank]
+        constant = (
+            re.sub(r"\breturn\b[^\n]*", "return None", gold) if "return" in gold else f"{gold} if False else None"
+        )
+        return {"corrupted gold": gold[: len(gold) // 2] + " §", "constant": constant}
     if domain == "text_to_sql":
         body = gold.strip().rstrip(";")
-        return ["SELECT 987654321", f"SELECT * FROM ({body}) UNION ALL SELECT * FROM ({body})"]
-    return []
+        return {
+            "corrupted gold": f"SELECT * FROM ({body}) UNION ALL SELECT * FROM ({body})",
+            "constant": "SELECT 987654321",
+        }
+    return {}
 
 
 def _draw(population: Population, seed: str, n: int) -> list[Item]:

@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from pacbayes.bounds import certified_accuracy
+from pacbayes.bounds import certified_accuracy, certified_pool_accuracy
 from pacbayes.canonical import file_digest
 from pacbayes.certificate import build_certificate, write_certificate
 from pacbayes.evidence import read_evidence
@@ -27,7 +27,7 @@ from progressive_rlvr.pipeline import CONFIG_FILE, only_process
 from progressive_rlvr.policies import decode_message, lora_weights
 from progressive_rlvr.stages.quantize import MESSAGE_FILE
 
-LOCKS = ("method.lock.json", "sample.lock.json")
+LOCKS = ("method.lock.json", "sample.lock.json", "pool.json")
 BITS_PER_PARAMETER = 16
 
 
@@ -60,7 +60,8 @@ def _bound_message(chain: Chain, file: Path) -> dict[str, Any]:
     weights = decode_message(model, chain.menu, file.read_bytes(), chain.prior)
     folder = _folder(chain, file_digest(file))
     for name in LOCKS:
-        shutil.copyfile(chain.folder / name, folder / name)
+        if (chain.folder / name).exists():
+            shutil.copyfile(chain.folder / name, folder / name)
     shutil.copyfile(file, folder / MESSAGE_FILE)
     engine = HfEngine(model, chain.tokenizer)
     evidence = _evaluate(chain, engine, Policy("coded", weights, file_digest(file)), folder)
@@ -71,6 +72,7 @@ def _bound_message(chain: Chain, file: Path) -> dict[str, Any]:
         evidence=evidence.read_bytes(),
         policy=tensors_digest(weights),
         engine=engine_record(chain, model),
+        pool=chain.pool,
     )
     write_certificate(folder / CERTIFICATE_FILE, certificate)
     return {
@@ -92,12 +94,22 @@ def _bound_adapter(chain: Chain, adapter: Path) -> dict[str, Any]:
     count = read_evidence(evidence).count("lora", "sample", chain.sample)
     bits = float(BITS_PER_PARAMETER * adapter_parameters(adapter))
     return {
-        "certified_accuracy": certified_accuracy(count.losses, count.n, bits=bits, delta=chain.config.delta),
+        "certified_accuracy": _accuracy(chain, count.losses, count.n, bits),
         "bits": bits,
         "losses": count.losses,
         "n": count.n,
         "certificate": None,
     }
+
+
+def _accuracy(chain: Chain, losses: int, n: int, bits: float) -> float:
+    """The bound that the method lock asks for, at a price that is no message's."""
+    delta, pool = chain.config.delta, chain.pool
+    if pool is None:
+        return certified_accuracy(losses, n, bits=bits, delta=delta)
+    if chain.method.bound == "hypergeometric":
+        return certified_pool_accuracy(losses, n, len(pool.items), bits=bits, delta=delta)
+    return certified_pool_accuracy(losses, n, len(pool.items), bits=bits, delta=delta, part="pool", outcome="expected")
 
 
 def adapter_parameters(adapter: Path) -> int:

@@ -48,6 +48,7 @@ def certify(chain: Chain, stages: list[StageResult]) -> Path:
         engine=engine_record(chain, model),
         stages=[{"kind": "base", **chain.base.facts(chain.domain.name)}]
         + [{"kind": s.kind, "done": file_digest(s.folder / "done.json"), **s.summary} for s in stages],
+        pool=chain.pool,
     )
     path = chain.folder / CERTIFICATE_FILE
     write_certificate(path, certificate)

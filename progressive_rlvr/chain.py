@@ -13,6 +13,7 @@ from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 
+import pydantic
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -21,6 +22,7 @@ from pacbayes.canonical import digest, write_atomic
 from pacbayes.codes import Menu, MenuEntry
 from pacbayes.evidence import Split
 from pacbayes.gumbel import prompt_key
+from pacbayes.pool import Pool, draw_from_pool
 from pacbayes.sample import (
     AttemptLog,
     Claim,
@@ -44,7 +46,7 @@ from progressive_rlvr.engines import Request, Settings
 from progressive_rlvr.errors import UserError
 from progressive_rlvr.metrics import Metrics
 from progressive_rlvr.models import BaseModel, find_base
-from progressive_rlvr.populations import find_population, open_domain, self_test
+from progressive_rlvr.populations import find_population, open_domain, pool_items, self_test
 
 ENGINE = "hf"
 SPLITS: tuple[Split, ...] = ("sample", "heldout")
@@ -62,6 +64,7 @@ class Chain:
     method: MethodLock
     sample: SampleLock
     items: dict[str, list[Item]]
+    pool: Pool | None = None  # what the prompts were drawn from, if that is a finite pool
 
     @cached_property
     def tokenizer(self) -> PreTrainedTokenizerBase:
@@ -136,7 +139,7 @@ def open_chain(config: RunConfig, run_folder: Path, domain_name: str) -> Chain:
     """Lock the method, draw and lock the sample, or find both as they were locked before.
 
     Raises:
-        UserError: unknown population, missing base model, a design this pipeline cannot draw, no prompts.
+        UserError: unknown population, missing base model, a verifier that fails its self-test, too few prompts.
         LockError: the run was locked with another method.
         OSError: the run directory cannot be written.
     """
@@ -149,23 +152,48 @@ def open_chain(config: RunConfig, run_folder: Path, domain_name: str) -> Chain:
         self_test(domain, population)
     base = find_base(config.base.model, config.base.revision)
     artifact, modules = _prior(config, base, folder / "prior.safetensors")
-    method = lock_method(config, base, domain, population, artifact, modules)
+    pool = _lock_pool(population, folder / "pool.json")
+    method = lock_method(config, base, domain, population, artifact, modules, pool)
     write_lock(folder / "method.lock.json", method)
     beacon = config.sample.beacon
-    items = {
-        "sample": population.draw(sample_seed(method.digest, beacon), config.sample.n),
-        "heldout": population.draw(heldout_seed(method.digest, beacon), config.sample.heldout),
-    }
-    for split, wanted in (("sample", config.sample.n), ("heldout", config.sample.heldout)):
-        if len(items[split]) != wanted:
-            raise UserError(
-                f"{domain_name}/{population.name}: asked for {wanted} {split} prompts, got {len(items[split])}"
-            )
+    items = _draw(population, method, beacon, pool)
     log = AttemptLog(run_folder.parent / "attempts.jsonl")
     sample = log.register(method, items["sample"], items["heldout"], beacon=beacon)
     write_lock(folder / "sample.lock.json", sample)
     _write_prompts(folder / "prompts.jsonl", items)
-    return Chain(config, folder, base, domain, population, method, sample, items)
+    if pool is not None:
+        pool.check_draw(method, sample)
+    return Chain(config, folder, base, domain, population, method, sample, items, pool)
+
+
+def _lock_pool(population: Population, path: Path) -> Pool | None:
+    """The pool as a lock, before anything is drawn from it; None for a population that is no pool."""
+    if population.design != "finite_pool":
+        return None
+    try:
+        pool = Pool.of(pool_items(population))
+    except pydantic.ValidationError as error:
+        raise UserError(f"population {population.name} is no pool: {error.errors()[0]['msg']}") from error
+    write_lock(path, pool)
+    return pool
+
+
+def _draw(population: Population, method: MethodLock, beacon: str | None, pool: Pool | None) -> dict[str, list[Item]]:
+    """The sample and the held-out prompts that follow from the method lock and the beacon."""
+    n, heldout = method.prompts, method.heldout
+    seed = sample_seed(method.digest, beacon)
+    if pool is not None:
+        everything = pool_items(population)
+        drawn = [everything[i] for i in draw_from_pool(seed, len(everything), n + heldout)]
+        return {"sample": drawn[:n], "heldout": drawn[n:]}
+    items = {
+        "sample": population.draw(seed, n),
+        "heldout": population.draw(heldout_seed(method.digest, beacon), heldout),
+    }
+    for split, wanted in (("sample", n), ("heldout", heldout)):
+        if len(items[split]) != wanted:
+            raise UserError(f"{population.name}: asked for {wanted} {split} prompts, got {len(items[split])}")
+    return items
 
 
 def _write_prompts(path: Path, items: dict[str, list[Item]]) -> None:
@@ -190,12 +218,19 @@ def _prior(config: RunConfig, base: BaseModel, path: Path) -> tuple[str, int]:
 
 
 def lock_method(
-    config: RunConfig, base: BaseModel, domain: Domain, population: Population, artifact: str, modules: int
+    config: RunConfig,
+    base: BaseModel,
+    domain: Domain,
+    population: Population,
+    artifact: str,
+    modules: int,
+    pool: Pool | None = None,
 ) -> MethodLock:
-    """The method lock that a configuration means."""
-    if population.design != "iid":
+    """The method lock that a configuration means; `pool` is what a finite population was locked as."""
+    if pool is not None and config.sample.n + config.sample.heldout > len(pool.items):
         raise UserError(
-            f"population {population.name} has design {population.design}; `prlvr run` draws iid populations only"
+            f"population {population.name} has {len(pool.items)} prompts; the sample and the held-out prompts together "
+            f"are {config.sample.n + config.sample.heldout}"
         )
     declared = declare(config)
     student = config.student
@@ -235,12 +270,12 @@ def lock_method(
             dtype=config.generation.dtype,
             batch_size=config.generation.batch_size,
         ),
-        design=Iid(),
+        design=Iid() if pool is None else pool.design,
         prompts=config.sample.n,
         heldout=config.sample.heldout,
         delta=declared.delta,
         delta_shares=declared.shares,
-        bound="binomial",
+        bound="hypergeometric" if pool is not None and config.sample.pool_claim == "unseen" else "binomial",
         menu=menu,
         reported=Reported(domains=tuple(config.domains), jointly=declared.joint is not None),
         transfer=declared.transfer,

@@ -31,11 +31,12 @@ app.add_typer(domains_app, name="domains")
 
 Runs = Annotated[Path, typer.Option("--runs", help="Folder that holds the runs and the log of attempts.")]
 Config = Annotated[Path, typer.Argument(help="A YAML configuration, such as configs/pocket.yaml.")]
+DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Folder of local datasets; none: the hub.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
 @app.command()
-def run(config: Config, runs: Runs = Path("runs")) -> None:
+def run(config: Config, runs: Runs = Path("runs"), data_dir: DataDir = None) -> None:
     """Run everything: locks, the four stages, evaluation, certificates and the report.
 
     The same command again goes on where the last one was stopped, and costs nothing when everything is there.
@@ -43,7 +44,7 @@ def run(config: Config, runs: Runs = Path("runs")) -> None:
     from progressive_rlvr.pipeline import prepare_run
     from progressive_rlvr.show import certificate_table
 
-    loaded = load_config(config)
+    loaded = load_config(config, data_dir)
     folder = prepare_run(loaded, runs)
     _run_watched(loaded, folder, None)
     from bounds_reports import build_report
@@ -58,6 +59,7 @@ def compress(
     config: Config,
     runs: Runs = Path("runs"),
     to: Annotated[StageName, typer.Option("--to", help="The last stage to run.")] = "quantize",
+    data_dir: DataDir = None,
 ) -> None:
     """Run the stages only, up to the one named: rlvr, distill, tinylora, quantize. No evaluation, no certificate.
 
@@ -65,7 +67,7 @@ def compress(
     """
     from progressive_rlvr.pipeline import prepare_run
 
-    loaded = load_config(config)
+    loaded = load_config(config, data_dir)
     if getattr(loaded.stages, to) is None:
         raise UserError(f"the configuration leaves the stage {to} out")
     folder = prepare_run(loaded, runs)
@@ -76,12 +78,12 @@ def compress(
 
 
 @app.command()
-def lock(config: Config, runs: Runs = Path("runs")) -> None:
+def lock(config: Config, runs: Runs = Path("runs"), data_dir: DataDir = None) -> None:
     """Lock the method and draw the sample, and nothing else; prints the digests to publish before training."""
     from progressive_rlvr.chain import open_chain
     from progressive_rlvr.pipeline import only_process, prepare_run
 
-    loaded = load_config(config)
+    loaded = load_config(config, data_dir)
     folder = prepare_run(loaded, runs)
     for domain in loaded.domains:
         with only_process(folder / domain):
@@ -243,9 +245,10 @@ def models_fetch(name: Annotated[str, typer.Argument(help="A name that `prlvr mo
     typer.echo(fetch_model(name))
 
 
-DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Folder of local datasets; none: the hub.")]
 Domain = Annotated[str, typer.Argument(help="A domain, such as mathematics.")]
-PopulationName = Annotated[str, typer.Option("--population", help="One of the domain's populations.")]
+PopulationName = Annotated[
+    str | None, typer.Option("--population", help="One of the domain's populations; none: pocket, or else its first.")
+]
 
 
 @domains_app.command("ls")
@@ -255,14 +258,16 @@ def domains_ls(data_dir: DataDir = None) -> None:
 
     for name in domain_names():
         domain = get_domain(name, data_dir)
-        typer.echo(f"{name:14} {domain.version:16} populations: {', '.join(domain.populations())}")
+        populations = domain.populations()
+        names = [*populations, *getattr(populations, "more", ())]
+        typer.echo(f"{name:14} {domain.version:16} populations: {', '.join(names)}")
     close_all()
 
 
 @domains_app.command("show")
 def domains_show(
     name: Domain,
-    population: PopulationName = "pocket",
+    population: PopulationName = None,
     count: Annotated[int, typer.Option(min=1, max=100, help="How many prompts to draw.")] = 3,
     seed: Annotated[str, typer.Option(help="Any text.")] = "show",
     data_dir: DataDir = None,
@@ -283,11 +288,16 @@ def domains_show(
 @domains_app.command("validate")
 def domains_validate(
     name: Domain,
-    population: PopulationName = "pocket",
+    population: PopulationName = None,
     n: Annotated[int, typer.Option("--n", min=1, help="How many golds to check.")] = 200,
+    attacked: Annotated[
+        int, typer.Option("--attacked", min=0, help="On how many items wrong and hostile completions are tried.")
+    ] = 20,
     data_dir: DataDir = None,
 ) -> None:
     """Self-test of a verifier: every gold must score 1; empty, corrupted and hostile completions must score 0.
+
+    A dataset with at most N items is checked whole.
 
     Prints the throughput and which protections are active on this machine. Exits 1 if anything is wrong.
     """
@@ -296,7 +306,7 @@ def domains_validate(
     from progressive_rlvr.populations import find_population, open_domain
 
     domain = open_domain(name, data_dir)
-    report = validate(domain, find_population(domain, population), n)
+    report = validate(domain, find_population(domain, population), n, attacked=attacked)
     close_all()
     typer.echo(str(report))
     if not report.passed:

@@ -54,6 +54,11 @@ class Sample(Frozen):
 
     n: Positive = Field(4000, description="locked: prompts in the sample, all of them used for training")
     heldout: int = Field(2000, ge=0, description="locked: fresh prompts that are only looked at, for comparison")
+    pool_claim: Literal["unseen", "expected"] = Field(
+        "unseen",
+        description="locked, for a dataset: what is certified. unseen: the answers, under the committed noise, to the "
+        "prompts of the dataset that were not drawn. expected: the expected accuracy on all of its prompts",
+    )
     beacon: str | None = Field(None, description="public randomness dated after the method lock was witnessed")
     purpose: Literal["certificate", "development"] = Field(
         "certificate", description="locked: development runs draw other prompts, are no attempt, and certify nothing"
@@ -206,8 +211,8 @@ class RunConfig(Frozen):
         return {canonical_name(name): choice for name, choice in domains.items()}
 
 
-def load_config(path: Path) -> RunConfig:
-    """Read a YAML configuration.
+def load_config(path: Path, data_dir: Path | None = None) -> RunConfig:
+    """Read a YAML configuration; `data_dir` goes before the one that it names.
 
     Raises:
         UserError: no such file, no YAML, an unknown key, or a value out of range (all of them listed).
@@ -220,6 +225,8 @@ def load_config(path: Path) -> RunConfig:
         raise UserError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(raw, dict):
         raise UserError(f"{path} must be a mapping of keys such as name, base and domains, not {type(raw).__name__}")
+    if data_dir is not None:
+        raw["data_dir"] = str(data_dir)
     try:
         return RunConfig.model_validate(raw)
     except ValidationError as error:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from bounds_reports.errors import ReportError
 from domains.base import GoldError
+from domains.data.rows import DataError
+from domains.sandbox import SandboxUnavailableError
 from pacbayes.canonical import CanonicalError
 from pacbayes.certificate import CertificateError
 from pacbayes.codes import CodeError
@@ -24,5 +26,7 @@ EXPECTED = (
     CertificateError,
     ReportError,
     GoldError,
+    DataError,
+    SandboxUnavailableError,
     OSError,
 )

@@ -26,7 +26,7 @@ from progressive_rlvr.metrics import Metrics
 CONFIG_FILE = "config.resolved.yaml"
 ERROR_MARK = "prlvr: error: "
 # Settings of how a run is carried out, which a resumed run may change.
-FREE_TO_CHANGE = ("processes",)
+FREE_TO_CHANGE = ("processes", "data_dir")
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,7 @@ def prepare_run(config: RunConfig, runs: Path) -> Path:
     found = load_config(path).model_dump(mode="json", exclude=set(FREE_TO_CHANGE))
     if difference := first_difference(found, config.model_dump(mode="json", exclude=set(FREE_TO_CHANGE))):
         raise UserError(f"{folder} was begun with another configuration ({difference}); give this one another name")
+    write_atomic(path, dump_config(config).encode())
     return folder
 
 

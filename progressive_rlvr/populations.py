@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from domains.base import Domain, Population
+from domains.base import Domain, FinitePopulation, Item, Population
 from domains.registry import domain_names, get_domain
 from domains.validate import validate
 from progressive_rlvr.errors import UserError
@@ -25,25 +25,41 @@ def open_domain(name: str, data_dir: Path | None = None) -> Domain:
         raise UserError(f"there is no domain {name!r}; there are {', '.join(domain_names())}") from error
 
 
-def find_population(domain: Domain, name: str) -> Population:
-    """A population of a domain by its name.
+def find_population(domain: Domain, name: str | None) -> Population:
+    """A population of a domain by its name; without one `pocket`, or else the first.
 
     Raises:
-        UserError: the domain has none of that name.
+        UserError: the domain has none of that name, or none at all.
     """
     populations = domain.populations()
+    if name is None:
+        name = next(iter(["pocket"] if "pocket" in populations else populations), "pocket")
     if name not in populations:
         raise UserError(f"domain {domain.name} has no population {name!r}; it has {', '.join(sorted(populations))}")
     return populations[name]
 
 
+def pool_items(population: Population) -> list[Item]:
+    """All items of a finite population, in its own order.
+
+    Raises:
+        UserError: it says that it is finite and does not list its items.
+    """
+    if not isinstance(population, FinitePopulation):
+        raise UserError(f"population {population.name} has the design finite_pool, but no list of its items")
+    return population.items
+
+
 def self_test(domain: Domain, population: Population) -> None:
     """A verifier must accept golds and refuse hostile completions before anything is trained on its word.
+
+    Of a finite pool every gold is tried: one that cannot be checked must be found before the pool is locked.
 
     Raises:
         UserError: it does not; names the first fault.
     """
-    report = validate(domain, population, n=SELF_TEST_ITEMS, seed="self-test before a run", attacked=SELF_TEST_ATTACKED)
+    n = len(pool_items(population)) if population.design == "finite_pool" else SELF_TEST_ITEMS
+    report = validate(domain, population, n=n, seed="self-test before a run", attacked=SELF_TEST_ATTACKED)
     if not report.passed:
         faults = [*report.gold_failures, *report.false_rights] or [("no item", "the population is empty")]
         where, what = faults[0]

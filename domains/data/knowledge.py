@@ -78,6 +78,7 @@ def populations(data_dir: Path | None) -> dict[str, Population]:
                     f"{title}, {split} split" + (", options in an order drawn per question" if shuffle else ""),
                     partial(_load, source, data_dir, reserved, shuffle),
                     max_new_tokens=16,
+                    stop="\n",
                 )
     return found
 

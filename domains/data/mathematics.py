@@ -24,6 +24,7 @@ _GSM8K = {
     "train": Source("math/gsm8k_train", "openai/gsm8k", "main", "train"),
     "test": Source("math/gsm8k_test", "openai/gsm8k", "main", "test"),
 }
+_STOP = "\nQuestion:"  # where a base model goes on with another one
 _SVAMP = Source("math/svamp", "ChilleD/SVAMP", None, "train")
 _MATH500 = Source("math/math500", "HuggingFaceH4/MATH-500", None, "test")
 
@@ -32,11 +33,14 @@ def populations(data_dir: Path | None) -> dict[str, Population]:
     """The datasets by name; nothing is read before it is drawn from."""
     return {
         "gsm8k_train": Pool(
-            "gsm8k_train", "GSM8K, training split", partial(_load, _GSM8K["train"], data_dir, _GSM8K["test"])
+            "gsm8k_train",
+            "GSM8K, training split",
+            partial(_load, _GSM8K["train"], data_dir, _GSM8K["test"]),
+            stop=_STOP,
         ),
-        "gsm8k_test": Pool("gsm8k_test", "GSM8K, test split", partial(_load, _GSM8K["test"], data_dir)),
-        "svamp": Pool("svamp", "SVAMP", partial(_load, _SVAMP, data_dir)),
-        "math500": Pool("math500", "MATH-500, LaTeX answers", partial(_load, _MATH500, data_dir), max_new_tokens=512),
+        "gsm8k_test": Pool("gsm8k_test", "GSM8K, test split", partial(_load, _GSM8K["test"], data_dir), stop=_STOP),
+        "svamp": Pool("svamp", "SVAMP", partial(_load, _SVAMP, data_dir), stop=_STOP),
+        "math500": Pool("math500", "MATH-500, LaTeX answers", partial(_load, _MATH500, data_dir), 512, stop=_STOP),
     }
 
 
@@ -71,6 +75,11 @@ def _answer(row: Row) -> str:
 class WithGym(dict[str, Population]):
     """Populations by name, and every generator of reasoning-gym as "gym/<generator>", made when asked for."""
 
+    @property
+    def more(self) -> list[str]:
+        """What stands for the names that iteration leaves out."""
+        return ["gym/GENERATOR (any of reasoning-gym)"] if generators() else []
+
     def __contains__(self, name: object) -> bool:
         return super().__contains__(name) or (str(name).startswith("gym/") and str(name)[4:] in generators())
 
@@ -94,7 +103,7 @@ class GymPopulation:
 
     design: Literal["iid"] = "iid"
     max_new_tokens = 256
-    stop: str | None = None
+    stop: str | None = _STOP
 
     def __init__(self, generator: str) -> None:
         if generator not in generators():
@@ -117,3 +126,7 @@ class GymPopulation:
             prompt = TEMPLATE.format(question=entry["question"].strip())
             items.append(Item(prompt, str(entry["answer"]), tests=scorer, id=f"{self.name}-{number}"))
         return items
+
+    def write(self, item: Item) -> str:
+        """The right answer as a careful completion gives it; many of them have several lines."""
+        return f"<answer>{item.gold}</answer>"

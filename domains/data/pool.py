@@ -2,7 +2,8 @@
 
 pool = Pool("gsm8k_train", "GSM8K, training split", load)
 pool.draw("seed", 500)                    # 500 different items; the i-th depends on (seed, i) and the pool only
-pool.removed                              # {"repeated": 0, "in the test split": 0}
+pool.removed                              # {"repeated": 0, "in the test split": 0, ...}
+pool.rejected                             # {id: why}: items whose gold cannot be checked
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-from domains.base import Item
+from domains.base import GoldError, Item
+from domains.data.rows import DataError
 
 _NOT_WORDS = re.compile(r"[\W_]+")
 
@@ -29,11 +31,16 @@ class Loaded(NamedTuple):
     entries: list[Entry]
     reserved: frozenset[str] = frozenset()  # `fingerprint`s of the test split
     unusable: int = 0  # left out by the dataset's own flags
+    check_gold: Callable[[Item], None] | None = None  # raises GoldError; None where every gold can be checked
 
 
 class Pool:
     """N fixed items, of which a uniform subset is drawn. Items that share a group are one unit: one of each is
-    drawn."""
+    drawn.
+
+    Left out are repetitions and what the test split asks too, by a rule that sees no answer, and items whose gold
+    cannot be checked, by a rule that sees the gold and nothing else.
+    """
 
     design: Literal["finite_pool"] = "finite_pool"
 
@@ -58,10 +65,15 @@ class Pool:
         """How many rows were left out, by reason."""
         return self._kept[1]
 
+    @property
+    def rejected(self) -> dict[str, str]:
+        """The items left out for their gold, by id, and why."""
+        return self._kept[2]
+
     def draw(self, seed: str, n: int) -> list[Item]:
         units = self._units()
         if n > len(units):
-            raise ValueError(f"{self.name} has {len(units)} independent items, {n} were asked for")
+            raise DataError(f"{self.name} has {len(units)} independent items, {n} were asked for")
         return [self._one_of(units[key], seed) for key in sorted(units, key=lambda key: _hash(seed, key))[:n]]
 
     def _units(self) -> dict[str, list[Item]]:
@@ -74,10 +86,11 @@ class Pool:
         return min(items, key=lambda item: _hash(seed, "one of its group", item.digest))
 
     @cached_property
-    def _kept(self) -> tuple[list[Item], dict[str, int]]:
+    def _kept(self) -> tuple[list[Item], dict[str, int], dict[str, str]]:
         loaded = self._load()
         seen: set[str] = set()
         kept: list[Item] = []
+        rejected: dict[str, str] = {}
         removed = {"repeated": 0, "in the test split": 0, "unusable": loaded.unusable}
         for item, asked in loaded.entries:
             mark = fingerprint(asked)
@@ -87,10 +100,15 @@ class Pool:
                 removed["repeated"] += 1
             else:
                 seen.add(mark)
-                kept.append(item)
+                try:
+                    if loaded.check_gold is not None:
+                        loaded.check_gold(item)
+                    kept.append(item)
+                except GoldError as error:
+                    rejected[item.id or item.digest[:12]] = str(error)
         if not kept:
-            raise ValueError(f"{self.name} is empty")
-        return kept, removed
+            raise DataError(f"{self.name} is empty")
+        return kept, removed | {"with a gold that cannot be checked": len(rejected)}, rejected
 
 
 def fingerprint(asked: str) -> str:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 Row = dict[str, Any]
 
 
-class DataError(RuntimeError):
+class DataError(ValueError):
     """A dataset that cannot be had, with what to do about it."""
 
 

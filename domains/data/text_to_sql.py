@@ -19,16 +19,18 @@ from domains.data.pool import Entry, Loaded, Pool
 from domains.data.rows import DataError, Row, Source, read_rows
 
 AddFile = Callable[[Path], str]
-# Golds that do not determine their answer (found by `validate`): a LIMIT cuts a tie, or DISTINCT drops the sort key.
-_AMBIGUOUS = {
-    *("spider-train-6618", "spider-train-6619"),
-    *("geography-726", "geography-727", "geography-728", "geography-754"),
-}
+CheckGold = Callable[[Item], None]
+_STOP = "\n\n"  # a query has no empty lines; behind one, a base model goes on with another question
 TEMPLATE = "{schema}\nQuestion: {question}\nSQL:"
 
 
-def populations(data_dir: Path | None, add_file: AddFile) -> dict[str, Population]:
-    """Spider by split and geography; both need a data directory, because the hub has no databases."""
+def populations(data_dir: Path | None, add_file: AddFile, check_gold: CheckGold) -> dict[str, Population]:
+    """Spider by split and geography, and in the data directory every sql/NAME.sqlite with questions in sql/NAME.jsonl.
+
+    All need a data directory, because the hub has no databases.
+
+    Golds that do not determine their result (a LIMIT cuts a tie, DISTINCT drops the sort key) are left out.
+    """
     spider, geography = "sql/spider_{split}", Source("sql/geography")
     found: dict[str, Population] = {}
     for split in ("train", "dev"):
@@ -36,41 +38,51 @@ def populations(data_dir: Path | None, add_file: AddFile) -> dict[str, Populatio
         found[f"spider_{split}"] = Pool(
             f"spider_{split}",
             f"Spider, {split} split, one question per SQL",
-            partial(_load, source, data_dir, "sql/spider_db/{}.sqlite", add_file),
+            partial(_load, source, data_dir, "sql/spider_db/{}.sqlite", add_file, check_gold),
+            stop=_STOP,
         )
     for split in ("train", "dev", "test"):
         found[f"geography_{split}"] = Pool(
             f"geography_{split}",
             f"geography, {split} by question, one question per template",
-            partial(_load, geography, data_dir, "sql/{}.sqlite", add_file, split),
+            partial(_load, geography, data_dir, "sql/{}.sqlite", add_file, check_gold, split),
+            stop=_STOP,
         )
+    for database in sorted((data_dir / "sql").glob("*.sqlite")) if data_dir else ():
+        questions = database.with_suffix(".jsonl")
+        if questions.exists() and database.stem != "geography":
+            found[database.stem] = own_questions(database, questions, add_file, check_gold)
     return found
 
 
-def own_questions(database: Path, questions: Path, add_file: AddFile) -> Pool:
+def own_questions(database: Path, questions: Path, add_file: AddFile, check_gold: CheckGold | None = None) -> Pool:
     """A population from any SQLite file and a JSONL file with `question` and `sql` (and, where known, `id` and
     `group`)."""
 
     def load() -> Loaded:
         rows = read_rows(Source(questions.stem), questions.parent)
-        return Loaded([_entry(row, database, add_file, f"{questions.stem}-{place}") for place, row in enumerate(rows)])
+        entries = [_entry(row, database, add_file, f"{questions.stem}-{place}") for place, row in enumerate(rows)]
+        return Loaded(entries, check_gold=check_gold)
 
-    return Pool(questions.stem, f"{questions.name} over {database.name}", load)
+    return Pool(questions.stem, f"{questions.name} over {database.name}", load, stop=_STOP)
 
 
-def _load(source: Source, data_dir: Path | None, where: str, add_file: AddFile, split: str | None = None) -> Loaded:
+def _load(
+    source: Source,
+    data_dir: Path | None,
+    where: str,
+    add_file: AddFile,
+    check_gold: CheckGold,
+    split: str | None = None,
+) -> Loaded:
     if data_dir is None:
         raise DataError(f"{source.path} comes with its databases only in a data directory")
     rows = read_rows(source, data_dir)
     if split is not None:
         rows = [row for row in rows if row["question_split"] == split]
-    usable = [
-        row
-        for row in rows
-        if row.get("recommended", not row.get("empty_result", False)) and row["id"] not in _AMBIGUOUS
-    ]
+    usable = [row for row in rows if row.get("recommended", not row.get("empty_result", False))]
     entries = [_entry(row, data_dir / where.format(row["db_id"]), add_file, row["id"]) for row in usable]
-    return Loaded(entries, unusable=len(rows) - len(usable))
+    return Loaded(entries, unusable=len(rows) - len(usable), check_gold=check_gold)
 
 
 def _entry(row: Row, database: Path, add_file: AddFile, name: str) -> Entry:

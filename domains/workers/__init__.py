@@ -11,8 +11,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+# No module may register what to do after a fork: it would seed `random` anew in each forked process, so that a verdict
+# could change from one time to the next, and touching that many pages doubles what a fork costs.
 _BOOT = (
-    "import sys, types; sys.argv.pop(0); package = types.ModuleType('domains'); package.__path__ = [sys.argv.pop(0)]; "
+    "import os, sys, types; os.register_at_fork = lambda **hooks: None; sys.argv.pop(0); "
+    "package = types.ModuleType('domains'); package.__path__ = [sys.argv.pop(0)]; "
     "sys.modules['domains'] = package; import importlib; importlib.import_module(sys.argv.pop(0)).main()"
 )
 # A fixed hash seed: the order of a set must not decide a verdict. One thread: a forked process keeps only one anyway.
@@ -24,6 +27,7 @@ _ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
     "LC_ALL": "C.UTF-8",
+    "HOME": "/",  # else some modules ask the system for it while they are imported, which takes a socket
 }
 
 

@@ -23,25 +23,32 @@ _EXTRA_MODULES = {"numpy"}
 # Importing these opens a browser, a socket, a display or a second interpreter.
 _NOT_IMPORTED = {"antigravity", "this", "idlelib", "turtledemo", "tkinter", "turtle", "lib2to3", "test", "ensurepip"}
 _MAX_ITEMS = 1_000_000
+_IMPORTING_CPU = 5  # seconds
 _FROM = re.compile(r"^[ \t]*from[ \t]+([\w.]+)[ \t]+import[ \t]+\(?([\w ,*]*)", re.MULTILINE)
 _IMPORT = re.compile(r"^[ \t]*import[ \t]+([\w., \t]+)", re.MULTILINE)
 _NAME = re.compile(r"\w+")
 
 
-def serve(sock: socket.socket, lock: lockdown.Lock) -> None:
-    """Receive one program, run it locked, and answer until killed."""
+def serve(sock: socket.socket, lock: lockdown.Lock, while_importing: lockdown.Lock) -> None:
+    """Receive one program, run it locked, and answer until killed.
+
+    What the program imports is loaded before, under a lock that lets files be read and nothing more.
+    """
     job = frames.receive(sock)
     source: str = job["program"]
     try:
         code = compile(source, "<program>", "exec", dont_inherit=True)
-        for name in imports(source):
+        missing = [name for name in imports(source) if name not in sys.modules]
+        # The kernel's limits on CPU are the second wall, behind the timer that is set when all is loaded.
+        lockdown.limit(cpu=_cpu_used() + 2 * job["cpu"] + _IMPORTING_CPU * bool(missing), memory=job["memory"])
+        if missing:
+            while_importing.close()
+        for name in missing:
             _import_quietly(name)
     except BaseException as error:
         frames.send(sock, _raised(error) | {"at": "parse"})
         return
-    # The kernel's limits count from here: reading and importing were ours.
-    lockdown.limit(cpu=_cpu_used() + 2 * job["cpu"], memory=job["memory"])
-    lockdown.arm(job["cpu"])
+    lockdown.arm(job["cpu"])  # reading and importing were ours
     lock.close()
     session = _Session(sock)
     try:
@@ -149,12 +156,12 @@ def imports(source: str) -> list[str]:
     if "datetime" in names or "time" in names:
         names.add("_strptime")  # which both import when they are first asked to read a date
     allowed = (set(sys.stdlib_module_names) | _EXTRA_MODULES) - _NOT_IMPORTED
-    return sorted(name for name in names if name.split(".")[0] in allowed)
+    # A module called __main__ is a program: to import it is to run it.
+    return sorted(name for name in names if name.split(".")[0] in allowed and "__main__" not in name.split("."))
 
 
 def _import_quietly(name: str) -> None:
-    if name not in sys.modules:
-        try:
-            __import__(name)
-        except ImportError:
-            return  # the program will see the same error, or imported a function and not a module
+    try:
+        __import__(name)
+    except ImportError:
+        return  # the program will see the same error, or imported a function and not a module

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import os
 import resource
 import signal
@@ -44,7 +45,7 @@ _NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "pselect6": (270, 72), "ppoll": (271, 73), "set_robust_list": (273, 99), "dup3": (292, 24),
     "prlimit64": (302, 261), "getrandom": (318, 278), "membarrier": (324, 283), "statx": (332, 291),
     "rseq": (334, 293), "clone3": (435, 435), "faccessat2": (439, 439),
-    "fsync": (74, 82), "fdatasync": (75, 83), "setitimer": (38, 103), "set_tid_address": (218, 96),
+    "prctl": (157, 167), "fsync": (74, 82), "fdatasync": (75, 83), "setitimer": (38, 103), "set_tid_address": (218, 96),
 }  # fmt: skip
 
 _COMPUTE = (
@@ -58,14 +59,17 @@ _LOOKING = "stat lstat newfstatat statx access faccessat faccessat2 readlink rea
 
 
 class Profile(NamedTuple):
-    """What a process may still do once locked: compute always; read files and set its timer if said."""
+    """What a process may still do once locked: compute always; read files, set its timer, lock itself further if
+    said."""
 
     reads_files: bool = False
     sets_timer: bool = False
+    locks: bool = False
 
 
 CANDIDATE = Profile()
 JUDGE = Profile(reads_files=True)
+IMPORTING = Profile(reads_files=True, sets_timer=True, locks=True)
 DATABASE = Profile(reads_files=True, sets_timer=True)
 
 
@@ -177,6 +181,16 @@ def _filter(profile: Profile) -> list[_Line]:
     # Asking for a limit is fine (third argument NULL, both halves); setting one is not.
     asking = [load(32), (0x15, 0, 3, 0), load(36), (0x15, 0, 1, 0), give(_ALLOW), give(_KILL)]
     rules["prlimit64"] = asking
+    # A descriptor may be copied or asked about. To name who gets its signals would be a way to kill any process.
+    rules["fcntl"] = [load(24)]
+    for command in (fcntl.F_DUPFD, fcntl.F_DUPFD_CLOEXEC, fcntl.F_GETFD, fcntl.F_SETFD, fcntl.F_GETFL):
+        rules["fcntl"] += [(0x15, 0, 1, command), give(_ALLOW)]
+    rules["fcntl"] += [give(_KILL)]
+    if profile.locks:
+        rules["prctl"] = [load(16)]
+        for option in (_PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS):
+            rules["prctl"] += [(0x15, 0, 1, option), give(_ALLOW)]
+        rules["prctl"] += [give(_KILL)]
     if profile.sets_timer:
         rules |= {"setitimer": [give(_ALLOW)]}
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ast
 import logging
 import re
 import socket
@@ -15,7 +16,16 @@ from typing import Any
 from domains.workers import frames, lockdown
 
 _CPU, _MEMORY = 5.0, 1 << 30
+_DIGITS = 12  # decimals that a number must share with an expression: 6.283185 is not 2 pi
 
+_PLAIN = (
+    *(ast.Expression, ast.Constant, ast.List, ast.Tuple, ast.Set, ast.Dict, ast.Load),
+    *(ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop),
+)
+_FORMULA = re.compile(r"[\w\s+\-*/^().,!]*")
+_ATTRIBUTE = re.compile(r"__|[A-Za-z_)]\s*\.\s*[A-Za-z_]")
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_FUNCTIONS = set("sin cos tan sec csc cot asin acos atan sinh cosh tanh exp log ln sqrt abs Abs pi oo".split())
 _TEXT = re.compile(r"\\text\s*\{([^{}]*)\}")
 _WORDS = re.compile(r"[A-Za-z][A-Za-z -]*")
 
@@ -28,6 +38,8 @@ def main() -> None:
     logging.disable(logging.CRITICAL)
     if kind == "problems":  # which import what only an unlocked process may
         import reasoning_gym  # type: ignore[import-untyped]  # noqa: F401
+
+        _guard_parser()
     else:
         import math_verify
 
@@ -42,21 +54,61 @@ def main() -> None:
     while True:
         job = frames.receive(sock)
         lockdown.arm(_CPU)  # the default action of SIGPROF ends the process: the other side sees that as a timeout
-        reply = _score(job["problem"], job["answer"]) if "problem" in job else _compare(job["gold"], job["answer"])
+        reply = _score(**job) if "problem" in job else _compare(job["gold"], job["answer"])
         lockdown.arm(0)
         frames.send(sock, reply)
 
 
-def _score(problem: dict[str, Any], answer: str) -> dict[str, Any]:
-    """Full credit or none, by the scorer of the reasoning-gym generator that made the problem."""
+def _score(problem: dict[str, Any], prompt: str, answer: str) -> dict[str, Any]:
+    """Full credit or none, by the scorer of the reasoning-gym generator that made the problem.
+
+    Some scorers evaluate the answer as Python: an answer that says `entry["answer"]` would be right, and any other
+    program would run in this process. So while a scorer runs, what it evaluates is arithmetic and nothing else.
+    """
     try:
         scored, entry = _problem(problem["generator"], problem["seed"])
-        return {"equal": scored.score_answer(answer, entry) >= 1.0}
+        if entry["question"].strip() not in prompt:  # some generators do not keep to their seed
+            return {"equal": False, "gold": False}
+        module = vars(sys.modules[type(scored).__module__])
+        module["eval"] = _calculate
+        try:
+            return {"equal": scored.score_answer(answer, entry) == 1.0}  # sums of partial credit may exceed 1
+        finally:
+            del module["eval"]
     except Exception:
         return {"equal": False}
 
 
-@lru_cache(maxsize=1024)
+def _calculate(source: str, *_: Any) -> Any:
+    """The value of a Python literal or of arithmetic on them; ValueError for a name, a call or anything else."""
+    tree = ast.parse(source.strip(), mode="eval")
+    for node in ast.walk(tree):
+        if not isinstance(node, _PLAIN):
+            raise ValueError(f"{type(node).__name__} is no arithmetic")
+    return eval(compile(tree, "<answer>", "eval"), {"__builtins__": {}})
+
+
+def _guard_parser() -> None:
+    """SymPy's parser evaluates what it reads: let only formulas through, here and where scorers have imported it."""
+    import sympy  # type: ignore[import-untyped]
+    from sympy.parsing import sympy_parser  # type: ignore[import-untyped]
+
+    parse = sympy_parser.parse_expr
+
+    def guarded(text: str, *arguments: Any, **keywords: Any) -> Any:
+        if not _FORMULA.fullmatch(text) or _ATTRIBUTE.search(text):
+            raise ValueError("no formula")
+        for name in _NAME.findall(text):
+            if len(name.rstrip("0123456789")) > 1 and name not in _FUNCTIONS:
+                raise ValueError(f"{name!r} is no function of a formula")
+        return parse(text, *arguments, **keywords)
+
+    for module in [sympy, sympy_parser, *sys.modules.values()]:
+        if getattr(module, "parse_expr", None) is parse:
+            vars(module)["parse_expr"] = guarded
+
+
+@lru_cache(maxsize=16)  # a generator may hold a dictionary
 def _problem(generator: str, seed: int) -> tuple[Any, Any]:
     from reasoning_gym import create_dataset
 
@@ -73,7 +125,9 @@ def _compare(gold: str, answer: str) -> dict[str, Any]:
         if not any(not isinstance(part, str) for part in expected) and not _WORDS.fullmatch(_TEXT.sub(r"\1", gold)):
             return {"equal": False, "gold": False}
         found = _parse(answer)
-        same = bool(found) and math_verify.verify(list(expected), list(found), timeout_seconds=None)
+        same = bool(found) and math_verify.verify(
+            list(expected), list(found), timeout_seconds=None, float_rounding=_DIGITS, numeric_precision=_DIGITS + 6
+        )
         return {"equal": same, "gold": True}
     except (Exception, RecursionError):
         return {"equal": False, "gold": True}

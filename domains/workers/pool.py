@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -20,6 +21,12 @@ class Worker:
     sock: socket.socket
     greeting: dict[str, Any]
     jobs: int = 0
+
+    def speaks(self) -> bool:
+        """Whether it has died, or said what nobody asked."""
+        waiting = select.poll()
+        waiting.register(self.sock, select.POLLIN)
+        return bool(waiting.poll(0))
 
     def end(self) -> None:
         """End the worker's whole session: nothing it started survives it."""
@@ -75,11 +82,16 @@ class Pool:
                 worker.end()
 
     def _take(self) -> Worker:
-        with self._lock:
-            if self._pid != os.getpid():  # forked: the workers belong to the parent, sharing them would mix replies
-                self._pid, self._idle = os.getpid(), []
-            if self._idle:
-                return self._idle.pop()
+        while True:
+            with self._lock:
+                if self._pid != os.getpid():  # forked: the workers belong to the parent, sharing them would mix replies
+                    self._pid, self._idle = os.getpid(), []
+                worker = self._idle.pop() if self._idle else None
+            if worker is None:
+                break
+            if not worker.speaks():
+                return worker
+            worker.end()  # its next reply would be taken for another's
         process, sock = start_worker(*self._start)
         sock.settimeout(self._patience)
         try:

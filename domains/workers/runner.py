@@ -187,7 +187,7 @@ class Session:
         return CandidateLost(detail)
 
     def _died(self) -> CandidateLost:
-        status, used = self.child.end(dying=True)
+        status, used = self.child.post_mortem()
         if status is None:
             return self._lose("crashed", "the program closed its connection")
         if not os.WIFSIGNALED(status):

@@ -5,8 +5,8 @@
     same([("a",), ("b",)], [("b",), ("a",)], blocks=[0, 1])          # False: order was asked for
     same([("a",), ("b",)], [("b",), ("a",)], blocks=[0, 0])          # True: tied on the sort key
 
-Numbers are equal within a relative 1e-6 (sums in another order, averages by division) and never equal to text; NULL
-equals NULL; columns stand where they were asked for.
+Whole numbers are equal exactly, others within a relative 1e-6 (sums in another order, averages by division), and never
+equal to text; NULL equals NULL; columns stand where they were asked for.
 """
 
 from __future__ import annotations
@@ -66,7 +66,9 @@ def _same_row(one: Row, other: Row) -> bool:
 def _same_cell(one: Any, other: Any) -> bool:
     if one == other:
         return type(one) is type(other) or isinstance(one, int | float)
-    if isinstance(one, int | float) and isinstance(other, int | float):
+    if (isinstance(one, float) and isinstance(other, int | float)) or (
+        isinstance(other, float) and isinstance(one, int)
+    ):
         return math.isclose(one, other, rel_tol=TOLERANCE, abs_tol=1e-12)
     return False
 

@@ -13,6 +13,8 @@ import rfc8785
 
 import domains
 from domains.base import Domain, Item, Population, Reason, Verdict
+from domains.workers import frames
+from domains.workers.pool import Pool
 
 
 def test_digests_are_of_the_content_that_decides_a_verdict() -> None:
@@ -65,3 +67,22 @@ def test_importing_the_package_is_light() -> None:
     root = Path(domains.__file__).parent.parent
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == []
+
+
+def test_a_worker_that_died_or_says_what_nobody_asked_is_replaced() -> None:
+    pool = Pool("sql_worker", patience=60)
+    job = {"query": "SELECT 1", "gold": ["SELECT 1", "", [], 0, -1, 0], "databases": [""], "copies": 0}
+    wrong = {**job, "query": "SELECT 2"}
+    try:
+        assert pool.ask(job, lambda status: {"reason": "lost"})["reason"] == "right"
+        frames.send(pool._idle[0].sock, job)  # its reply, right, waits for whoever asks next
+        first = pool._idle[0].process
+        while not pool._idle[0].speaks():
+            pass
+        assert pool.ask(wrong, lambda status: {"reason": "lost"})["reason"] == "wrong"
+        assert first.poll() is not None
+        pool._idle[0].process.kill()
+        pool._idle[0].process.wait()
+        assert pool.ask(wrong, lambda status: {"reason": "lost"})["reason"] == "wrong"
+    finally:
+        pool.close()

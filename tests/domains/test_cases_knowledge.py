@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (tables of cases read better one a line)
 """Multiple choice answered in many ways, with the verdict that an expert would sign."""
 
 from __future__ import annotations
@@ -82,6 +83,34 @@ CASES: dict[str, list[tuple[str, str, bool]]] = {
         ("C", "The answer is A, B, C or D", False),
         ("C", "C\nC", True),
     ],
+    "something else": [
+        ("C", "Vitamin C", False),
+        ("C", "Plan C", False),
+        ("C", "C++", False),
+        ("C", "C# is a language", False),
+        ("C", "Celsius", False),
+        ("C", "\u0421", False),
+        ("C", "newts", False),
+        ("C", "the third option", False),
+        ("C", "None of these", False),
+        ("C", "all of the above", False),
+    ],
+    "contradicted": [
+        ("C", "goat (C)", False),
+        ("C", "newt (C)", True),
+        ("C", "newt (B)", False),
+        ("C", "C, goat", False),
+        ("C", "Anything but C", False),
+        ("C", "not A, B, D or E", False),
+        ("C", "It might be B, it might be C", False),
+        ("C", "both B and C", False),
+        ("C", "The answer is C. The answer is B.", False),
+        ("C", "<answer>B</answer><answer>C</answer>", False),
+        ("C", "<answer>B</answer> Wait, no: <answer>C</answer>", True),
+        ("C", "B <!-- C -->", False),
+        ("C", "<!-- C -->", False),
+        ("C", "not a goat but a newt", True),
+    ],
     "none": [
         ("A", "A clear answer cannot be given.", False),
         ("A", "I do not know", False),
@@ -101,6 +130,27 @@ FLAT = [(kind, *case) for kind, cases in CASES.items() for case in cases]
 def test_verdict(knowledge: Knowledge, kind: str, gold: str, completion: str, right: bool) -> None:
     verdict = knowledge.verify(completion, Item(PROMPT, gold))
     assert verdict.correct is right, f"{kind}: {verdict}"
+
+
+REPEATS = "A stopwatch is helpful\nA) when asking what time it is\nB) when tracking split times\nC) when setting an alarm\nAnswer with one letter.\nAnswer:"
+LISTED = "A) when asking what time it is B) when tracking split times C) when setting an alarm"
+
+
+@pytest.mark.parametrize(
+    ("gold", "completion", "right"),
+    [
+        *((gold, REPEATS, False) for gold in "ABC"),
+        *((gold, LISTED, False) for gold in "ABC"),
+        *((gold, f"A stopwatch is helpful {LISTED}", False) for gold in "ABC"),
+        ("B", f"{REPEATS} B", True),
+        ("A", f"{REPEATS} B", False),
+        ("B", f"B\n{LISTED}", True),
+        ("B", f"Options: {LISTED}. The answer is B.", True),
+        ("C", f"The options are {LISTED}; I pick B", False),
+    ],
+)
+def test_to_repeat_the_question_is_no_answer(knowledge: Knowledge, gold: str, completion: str, right: bool) -> None:
+    assert knowledge.verify(completion, Item(REPEATS, gold)).correct is right
 
 
 NUMBERED = "Animals may: (1) decompose (2) compete (3) make food (4) mate"

@@ -102,6 +102,92 @@ CASES: dict[str, list[tuple[str, str, bool]]] = {
         ("42", "Answer: 41, 42", False),
         ("42", "maybe 41, maybe 42", False),
     ],
+    "hidden": [
+        ("42", "\\boxed{41} % \\boxed{42}", False),
+        ("42", "\\boxed{42} % \\boxed{41}", True),
+        ("15", "30 % of 50 is \\boxed{15}", True),
+        ("42", "\\boxed{41} <!-- \\boxed{42} -->", False),
+        ("42", "41 <!-- 42", False),
+        ("2", "4\u200b2", False),
+        ("42", "4\u200b2", True),
+        ("24", "\u202e42", False),
+        ("42", "4\u03322\u0332", True),
+        ("2", "\\boxed{4\\boxed{2}}", False),
+        ("42", "\\boxed{\\boxed{42}}", True),
+    ],
+    "characters of other kinds": [
+        ("4", "4\u00b2", False),
+        ("16", "4\u00b2", False),
+        ("3", "3\u00bd", False),
+        ("3.5", "3\u00bd", True),
+        ("0.5", "\u00bd", True),
+        ("42", "\u0664\u0662", True),
+        ("42", "\uff14\uff12", True),
+        ("42", "\u00b142", False),
+        ("42", "XLII", False),
+        ("42", "0x2A", False),
+    ],
+    "hedged": [
+        ("42", "between 41 and 42", False),
+        ("42", "from 41 to 42", False),
+        ("42", "41-42", False),
+        ("42", "41, possibly 42", False),
+        ("42", "x = 41 or x = 42", False),
+        ("42", "{41, 42}", False),
+        ("42", "41; 42", False),
+        ("42", "41 42", False),
+        ("42", "The possible answers are 41 and 42", False),
+        ("42", "#### 41 #### 42", False),
+        ("42", "#### 41\n#### 42", False),
+        ("42", "#### 41\nWait, that is wrong.\n#### 42", True),
+        ("42", "#### 42\n#### 42", True),
+        ("42", "<answer>41</answer><answer>42</answer>", False),
+        ("42", "<answer>41</answer> Wait, no. <answer>42</answer>", True),
+        ("42", "Possible: \\boxed{41}. Another possibility: \\boxed{42}", False),
+        ("42", "\\boxed{41} alternatively \\boxed{42}", False),
+        ("42", "\\boxed{41 \\text{ or } 42}", False),
+        ("x+1", "\\boxed{x+1 \\text{ or } x+2}", False),
+        ("x+1", "\\boxed{x+1}, \\boxed{x+2}", False),
+    ],
+    "denied": [
+        ("42", "The answer is not 42.", False),
+        ("42", "It is not 42", False),
+        ("42", "It isn't 42", False),
+        ("42", "42 is wrong", False),
+        ("42", "The answer is 42? No.", False),
+        ("42", "The answer is 42, or not.", False),
+        ("42", "x \\neq 42", False),
+        ("42", "x \u2260 42", False),
+        ("42", "more than 42", False),
+        ("42", "The answer is less than 42.", False),
+        ("42", "> 42", False),
+        ("42", "\\boxed{\\geq 42}", False),
+        ("42", "not 41 but 42", True),
+        ("42", "42 is not the price of one", False),
+    ],
+    "a part of something else": [
+        ("42", "42x", False),
+        ("42", "42i", False),
+        ("42", "42\\pi", False),
+        ("42", "\\sqrt{42}", False),
+        ("42", "\\boxed{42_{7}}", False),
+        ("42", "1:42", False),
+        ("7", "Q42: 7", True),
+        ("42", "42 kg", True),
+        ("42", "42m", True),
+        ("42", "x42", False),
+        ("42", "2042", False),
+    ],
+    "in words": [
+        ("42", "forty-two", True),
+        ("42", "The answer is forty two.", True),
+        ("100", "one hundred", True),
+        ("105", "one hundred and five", True),
+        ("2", "two hundred", False),
+        ("20", "twenty-one", False),
+        ("5000", "five thousand", True),
+        ("3", "one, two, three", False),
+    ],
     "not worked out": [
         ("42", "40 + 2", False),
         ("42", "\\boxed{40 + 2}", False),
@@ -131,6 +217,21 @@ CASES: dict[str, list[tuple[str, str, bool]]] = {
         ("2\\pi", "\\boxed{6.28}", False),
         ("\\text{even}", "\\boxed{\\text{even}}", True),
         ("\\text{even}", "\\boxed{\\text{odd}}", False),
+        ("2\\pi", "\\boxed{6.283185}", False),
+        ("\\sqrt{2}", "\\boxed{1.41421356}", False),
+        ("2x", "\\boxed{2}", False),
+        ("2x", "\\boxed{2x}", True),
+        ("3i", "3", False),
+        ("\\frac{1}{3}x", "\\boxed{x/3}", True),
+        ("\\frac{1}{3}x", "\\boxed{\\frac{1}{3}}", False),
+        ("2xy", "\\boxed{2}", False),
+        ("x+1", "\\boxed{0=x+1}", False),
+        ("x+1", "\\boxed{y=x+1}", True),
+        ("\\pm 2", "\\boxed{2, -2}", True),
+        ("\\pm 2", "\\boxed{2}", False),
+        ("2,-2", "\\boxed{\\pm 2}", True),
+        ("x^2", "\\boxed{x2}", False),
+        ("x>3", "\\boxed{x \\ge 3}", False),
         ("2\\sqrt{2}", "So the length is \\boxed{\\sqrt{8}}.", True),
     ],
     "lists and intervals": [
@@ -171,3 +272,54 @@ def test_problems_of_reasoning_gym_are_scored_at_full_credit(mathematics: Mathem
         assert mathematics.verify(f"So the answer is\n#### {item.gold}", item).correct
         assert not mathematics.verify("#### 12345/67891", item).correct
         assert not mathematics.verify(item.prompt, item).correct
+
+
+WRITE_REPLIES = (
+    'exec(\'import os,json\\nb=json.dumps({"equal":True}).encode()\\nfor fd in range(3,12):\\n  try: '
+    'os.write(fd,len(b).to_bytes(4,"big")+b)\\n  except OSError: pass\')'
+)
+PROGRAMS = [
+    "entry['answer']",
+    'entry["answer"].split()',
+    "oracle_answer",
+    "[[int(n) for n in row.split()] for row in entry['answer'].splitlines()]",
+    "__import__('os')._exit(0)",
+    "().__class__.__base__.__subclasses__()",
+    "S('1').func",
+    WRITE_REPLIES,
+]
+
+
+@pytest.mark.parametrize(
+    "generator",
+    [
+        *("binary_matrix", "spiral_matrix", "n_queens", "string_insertion", "countdown", "puzzle24"),
+        *("simple_integration", "bitwise_arithmetic", "spell_backward", "fraction_simplification"),
+    ],
+)
+def test_an_answer_is_not_run_by_the_scorer_of_its_problem(mathematics: Mathematics, generator: str) -> None:
+    """These scorers evaluate answers; in their own process a program could look the answer up, or write its verdict."""
+    pytest.importorskip("reasoning_gym")
+    items = mathematics.populations()[f"gym/{generator}"].draw("programs", 2)
+    for item in items:
+        for answer in PROGRAMS:
+            assert not mathematics.verify(f"<answer>{answer}</answer>", item).correct, answer
+        if generator != "puzzle24":  # whose own answers do not always get full credit
+            assert mathematics.verify(f"<answer>{item.gold}</answer>", item).correct
+
+
+def test_a_generator_that_does_not_keep_to_its_seed_is_an_error(mathematics: Mathematics) -> None:
+    pytest.importorskip("reasoning_gym")
+    first, second = mathematics.populations()["gym/spell_backward"].draw("seed", 2)
+    with pytest.raises(GoldError, match="same seed"):
+        mathematics.verify(second.gold, Item(second.prompt, second.gold, tests=first.tests))
+
+
+@pytest.mark.parametrize(
+    "answer", [*PROGRAMS, *(f"\\text{{{program}}}" for program in PROGRAMS), "\\mathrm{os}._exit(3)"]
+)
+def test_an_answer_is_not_run_where_expressions_are_compared(mathematics: Mathematics, answer: str) -> None:
+    item = Item("Simplify.", "x^2+\\sqrt{7}")
+    assert not mathematics.verify(f"\\boxed{{{answer}}}", item).correct
+    assert mathematics.verify("\\boxed{\\sqrt{7}+x^2}", item).correct, "no reply of another job is read"
+    assert not mathematics.verify("\\boxed{x^3}", item).correct

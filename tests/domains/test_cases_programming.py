@@ -134,6 +134,25 @@ def test_no_test_meets_what_an_earlier_one_left_behind(programming: Programming)
     assert programming.verify("def f(): return 1", second).correct
 
 
+@pytest.mark.parametrize(
+    "source", ["import random\ndef f(): return random.random()", "import numpy\ndef f(): return numpy.random.rand()"]
+)
+def test_chance_says_the_same_every_time(source: str) -> None:
+    """In three verifiers, each twice: otherwise a verdict could change between an evaluation and its re-scoring."""
+    item = Item("Write f.", "", tests="assert f() == 'a number'\n")
+    shown = Item("Write f.", "", tests="assert 0, f()\n")
+    seen = set()
+    for _ in range(2):
+        domain = Programming()
+        try:
+            assert domain.verify(source, item).reason is Reason.WRONG
+            seen |= {domain.verify(source, shown).detail for _ in range(2)}
+        finally:
+            domain.close()
+    assert len(seen) == 1
+    assert "0." in seen.pop()
+
+
 def test_settings_of_the_first_lines() -> None:
     limits, names = settings("# candidate: sum, max\n# cpu: 60\nassert sum(1) == 1\n# cpu: 1\n")
     assert (limits.cpu, names) == (60.0, ("sum", "max"))

@@ -45,7 +45,10 @@ def test_duplicates_go_by_a_rule_that_sees_no_answer(tmp_path: Path) -> None:
     write(tmp_path / "math/gsm8k_test.jsonl", [{"id": "t", "question": "HOW MUCH", "answer": "9"}])
     train = pool(Mathematics(tmp_path).populations()["gsm8k_train"])
     assert [item.id for item in train.items] == ["a", "d"]
-    assert train.removed == {"repeated": 1, "in the test split": 1, "unusable": 0}
+    assert {reason: count for reason, count in train.removed.items() if count} == {
+        "repeated": 1,
+        "in the test split": 1,
+    }
 
 
 def test_a_draw_is_a_subset_that_depends_on_the_seed_alone() -> None:
@@ -145,6 +148,29 @@ def test_questions_of_ones_own_over_any_sqlite_file(tmp_path: Path) -> None:
         (item,) = mine.items
         assert domain.verify("SELECT name FROM emp WHERE id < 2", item).correct
         assert not domain.verify("SELECT 'Ann'", item).correct
+    finally:
+        domain.close()
+
+
+def test_a_database_and_questions_in_the_folder_are_a_population_and_golds_are_checked(tmp_path: Path) -> None:
+    company(tmp_path / "sql" / "mine.sqlite")
+    golds = {
+        "Who has id 1?": "SELECT name FROM emp WHERE id = 1",
+        "Anybody?": "SELECT name FROM emp LIMIT 1",
+        "Who is tallest?": "SELECT name FROM emp ORDER BY height",
+        "Who is nobody?": "SELECT name FROM emp WHERE id IS NULL",
+    }
+    write(tmp_path / "sql" / "mine.jsonl", [{"question": q, "sql": sql} for q, sql in golds.items()])
+    domain = TextToSQL(tmp_path)
+    try:
+        mine = pool(domain.populations()["mine"])
+        assert [item.gold for item in mine.items] == ["SELECT name FROM emp WHERE id = 1"]
+        assert mine.removed["with a gold that cannot be checked"] == 3
+        why = mine.rejected
+        assert "cuts a tie" in why["mine-1"]
+        assert "fails" in why["mine-2"]
+        assert "empty on every database" in why["mine-3"]
+        assert "mine-1: the gold's LIMIT cuts a tie" in str(validate(domain, mine))
     finally:
         domain.close()
 

@@ -75,10 +75,12 @@ def work(
 def run(work: Callable[[int], None], rounds: int) -> None:
     for i in range(150):  # caches fill first
         work(i)
-    processes, descriptors, resident = measure()
+    first = processes, descriptors, resident = measure()
     for i in range(rounds):
         work(i)
     after = measure()
+    for name, one, other in zip(("processes", "descriptors", "resident KiB"), first, after, strict=True):
+        print(f"{name}: {one} before, {other} after {5 * rounds} verifications")
     assert after[0] <= processes + 1
     assert after[1] <= descriptors + 8
     assert after[2] <= resident + 24 * 1024

@@ -20,7 +20,7 @@ import pytest
 
 from domains.base import Item, Reason
 from domains.programming import Programming
-from domains.sandbox import Limits, Sandbox
+from domains.sandbox import Limits, Sandbox, SandboxUnavailableError
 
 TESTS = "assert add(2, 3) == 5\nassert add(-1, 1) == 0\nassert add(10, -4) == 6\n"
 LIMITS = Limits(cpu=0.3, idle=0.6)
@@ -60,6 +60,27 @@ ATTACKS: dict[str, tuple[str, set[Reason]]] = {
     "reflected comparison": ("class E(int):\n    def __req__(s, o): return True\ndef add(a, b): return E(9)", {W}),
     "patched builtins": ("import builtins\nbuiltins.AssertionError = Exception\ndef add(a, b): return 1", {W}),
     "patched unittest": ("import unittest\nunittest.TestCase.assertEqual = lambda *a: None\ndef add(a, b): return 1", {W}),
+    "str equal to everything": (
+        "class S(str):\n    def __eq__(self, other): return True\n    __hash__ = str.__hash__\ndef add(a, b): return S('5')",
+        {W},
+    ),
+    "float with another equality": ("class N(float):\n    def __eq__(self, other): return True\ndef add(a, b): return N('nan')", {W}),
+    "nan": ("def add(a, b): return float('nan')", {W}),
+    "array of all answers": ("import numpy\ndef add(a, b): return numpy.array([5, 0, 6])", {W, C}),
+    "empty array": ("import numpy\ndef add(a, b): return numpy.array([])", {W, C}),
+    "type equal to everything": ("class T(type):\n    def __instancecheck__(c, o): return True\nclass E(int, metaclass=T): pass\ndef add(a, b): return E(1)", {W}),
+    "generator": ("def add(a, b):\n    yield a + b", {W}),
+    "pickle that reduces": (
+        "class P:\n    def __reduce__(self): return (eval, ('5',))\ndef add(a, b): return P()",
+        {W},
+    ),
+    "replaced import": ("import sys\nsys.modules['math'] = sys.modules['os']\nsys.modules['json'] = None\ndef add(a, b): return 1", {W, C}),
+    "replaced print of values": ("import json\njson.dumps = lambda *a, **k: '{\"value\": 5}'\ndef add(a, b): return 1", {W, C}),
+    "patched packing": (
+        "import sys\nfor m in list(sys.modules.values()):\n    if hasattr(m, 'pack') and hasattr(m, 'unpack'): m.pack = lambda v, k: 5\n"
+        "def add(a, b): return 1",
+        {W},
+    ),
     "trace function": ("import sys\nsys.settrace(lambda *a: None)\nsys.setprofile(None)\ndef add(a, b): return 1", {W}),
     "judge's frame": ("import sys\ndef add(a, b): return sys._getframe(1).f_globals['expected']", {C}),
     "constants of the tests by gc": (
@@ -105,6 +126,11 @@ ATTACKS: dict[str, tuple[str, set[Reason]]] = {
     "growing list": ("def add(a, b):\n    x = [0]\n    while True: x += x", {M, T}),
     "growing string": ("def add(a, b):\n    x = 'x'\n    while True: x += x", {M, T}),
     "huge result": ("def add(a, b): return 'x' * 10**8", {M, T}),
+    "huge integer": ("def add(a, b): return 1 << 10**8", {M, T, W}),
+    "integer that prints for ever": ("def add(a, b): return 10 ** (10 ** 6)", {W, T, M}),
+    "huge text by format": ("def add(a, b): return '%0999999999d' % a", {M, T}),
+    "endless generator": ("def add(a, b):\n    return (i for i in iter(int, 1))", {W, T}),
+    "unpickled bomb": ("import pickle\ndef add(a, b): return pickle.loads(b'(lp0\\n' + b'I1\\naI1\\na' * 10**7 + b'.')", {M, T}),
     "endless result": ("def add(a, b):\n    import itertools\n    return list(itertools.count())", {M, T}),
     "nested result": ("def add(a, b):\n    x = []\n    for _ in range(10**6): x = [x]\n    return x", {C, T}),
     "cyclic result": ("def add(a, b):\n    x = []\n    x.append(x)\n    return x", {C, T}),
@@ -136,6 +162,27 @@ ATTACKS: dict[str, tuple[str, set[Reason]]] = {
         "from multiprocessing import shared_memory\nshared_memory.SharedMemory('prlvr', True, 64)\ndef add(a, b): return a + b",
         {F},
     ),
+    "signal by descriptor": (
+        "import fcntl, os\nfor fd in range(3, 20):\n    try:\n        fcntl.fcntl(fd, fcntl.F_SETOWN, os.getppid())\n"
+        "        fcntl.fcntl(fd, 10, 9)\n        fcntl.fcntl(fd, fcntl.F_SETFL, os.O_ASYNC)\n    except OSError: pass\n"
+        "def add(a, b): return a + b",
+        {F},
+    ),
+    "signal to the caller by descriptor": (
+        "import fcntl, os\nfor fd in range(3, 20):\n    try: fcntl.fcntl(fd, fcntl.F_SETOWN, {judge})\n    except OSError: pass\n"
+        "def add(a, b): return a + b",
+        {F},
+    ),
+    "lifted lock": ("import ctypes\nctypes.CDLL(None).prctl(22, 0, 0, 0, 0)\ndef add(a, b): return a + b", {F}),
+    "outliving thread": ("import _thread\n_thread.start_new_thread(print, ())\ndef add(a, b): return a + b", {F}),
+    "pool of processes": ("from multiprocessing import Pool\nPool(2)\ndef add(a, b): return a + b", {F, C}),
+    "queued signal": ("import os, signal\nsignal.pthread_kill(1, 9)\ndef add(a, b): return a + b", {F, C}),
+    "timer of its own": ("import signal\nsignal.alarm(1)\ndef add(a, b): return a + b", {F}),
+    # Programs that hide in the standard library, and run while it is imported.
+    "venv as an import": ("from venv import __main__\ndef add(a, b): return a + b", {F, C, U}),
+    "test runner as an import": ("import unittest.__main__\ndef add(a, b): return a + b", {F, C, U}),
+    "test runner by another form": ("from unittest import (__main__)\ndef add(a, b): return a + b", {F, C, U}),
+    "compiler as an import": ("from compileall import *\nimport runpy\nrunpy.run_module('venv')\ndef add(a, b): return a + b", {F, C}),
     # Files.
     "write a file": ("open('{scratch}/file', 'w').write('x')\ndef add(a, b): return a + b", {F}),
     "append to the verifier": ("open('{source}', 'a').write('x')\ndef add(a, b): return a + b", {F}),
@@ -221,10 +268,14 @@ def test_attack_is_a_loss_and_leaves_nothing(
 
 def test_no_process_is_left_beside_the_warm_workers(sandbox: Sandbox) -> None:
     sandbox.run(RIGHT, TESTS)
+    time.sleep(0.5)  # until the next candidates have been forked
     before = len(descendants())
     for program in ("import os\nos.fork()", "while True: pass", RIGHT, "import os\nos._exit(3)"):
         sandbox.run(program, TESTS, LIMITS)
-    assert len(descendants()) <= before
+    until = time.monotonic() + 20
+    while len(descendants()) > before:  # a candidate is reaped while its judge goes on
+        assert time.monotonic() < until
+        time.sleep(0.01)
 
 
 def test_closing_ends_every_process() -> None:
@@ -265,6 +316,33 @@ def _in_sessions(sessions: set[int]) -> list[int]:
             if int(fields[3]) in sessions and fields[0] != "Z":
                 found.append(int(entry))
     return found
+
+
+@pytest.mark.parametrize(
+    ("platform", "machine", "said"),
+    [
+        ("darwin", "arm64", "only on Linux"),
+        ("win32", "AMD64", "only on Linux"),
+        ("linux", "riscv64", "no system call table"),
+    ],
+)
+def test_where_the_floor_cannot_be_had_no_program_is_run(
+    monkeypatch: pytest.MonkeyPatch, platform: str, machine: str, said: str
+) -> None:
+    monkeypatch.setattr("domains.workers.lockdown.sys.platform", platform)
+    monkeypatch.setattr("domains.workers.lockdown.os.uname", lambda: os.uname_result(("", "", "", "", machine)))
+    sandbox = Sandbox()
+    with pytest.raises(SandboxUnavailableError, match=said):
+        sandbox.run(RIGHT, TESTS)
+    with pytest.raises(SandboxUnavailableError, match=said):
+        sandbox.protections()
+
+
+def test_a_protection_that_does_not_hold_is_named_and_no_program_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    greeting = {"attacks": {"fork": True, "socket": False}, "namespaces": []}
+    monkeypatch.setattr("domains.sandbox.Pool.greeting", lambda self: greeting)
+    with pytest.raises(SandboxUnavailableError, match="did not stop a locked process from: socket"):
+        Sandbox().run(RIGHT, TESTS)
 
 
 def test_protections_were_seen_to_hold(programming: Programming) -> None:

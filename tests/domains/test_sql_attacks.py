@@ -55,6 +55,8 @@ ATTACKS: dict[str, tuple[str, set[Reason]]] = {
     "write a file": ("SELECT writefile('{scratch}/file', 'x')", {F, C}),
     "tokenizer": ("SELECT fts3_tokenizer('simple')", {F, C}),
     "virtual table": ("CREATE VIRTUAL TABLE v USING fts5(x)", {F}),
+    "database list": ("PRAGMA database_list", {F}),
+    "URI": ("ATTACH 'file:{scratch}/x.db?mode=rwc' AS x", {F}),
     "transaction": ("BEGIN EXCLUSIVE", {F}),
     "savepoint": ("SAVEPOINT s", {F}),
     # Several statements.
@@ -87,6 +89,45 @@ ATTACKS: dict[str, tuple[str, set[Reason]]] = {
     "extra rows": ("SELECT COUNT(*) FROM emp UNION ALL SELECT 0", {W}),
     "no rows": ("SELECT COUNT(*) FROM emp LIMIT 0", {W}),
     "null": ("SELECT NULL", {W}),
+    "rows written": ("SELECT total_changes()", {F}),
+    "rows changed last": ("SELECT changes()", {F}),
+    "last row written": ("SELECT last_insert_rowid()", {F}),
+    "the schema's own rows": ("SELECT COUNT(*) FROM sqlite_master", {W}),
+    "the time": ("SELECT strftime('%S', 'now') % 7", {W}),
+    "infinity": ("SELECT 9e999", {W}),
+    "nearly": ("SELECT COUNT(*) + 1e-5 FROM emp", {W}),
+    "another type": ("SELECT CAST(COUNT(*) AS BLOB) FROM emp", {W}),
+    # Steps that are long, and work before the first step.
+    "pattern that backtracks": (
+        "SELECT COUNT(*) FROM emp WHERE replace(hex(zeroblob(500000)), '00', 'ab') LIKE '" + "%a_" * 60 + "c'",
+        {T, W, M},
+    ),
+    "glob that backtracks": (
+        "SELECT COUNT(*) FROM emp WHERE replace(hex(zeroblob(500000)), '00', 'ab') GLOB '" + "*a?" * 60 + "c'",
+        {T, W, M},
+    ),
+    "tables within tables": (
+        "WITH a AS (SELECT 1 x UNION ALL SELECT 2), "
+        + ", ".join(f"{chr(98 + i)} AS (SELECT 1 x FROM {chr(97 + i)}, {chr(97 + i)} y)" for i in range(14))
+        + " SELECT COUNT(*) FROM o",
+        {T, M, C},
+    ),
+    "many tables joined": (f"SELECT COUNT(*) FROM {', '.join(f'emp e{i}' for i in range(64))}", {T, C}),
+    "wide window": (
+        f"{NUMBERS} SELECT SUM(i) OVER (ORDER BY i ROWS BETWEEN 1000000 PRECEDING AND 1000000 FOLLOWING) FROM n",
+        {T, M, W},
+    ),
+    "deep JSON": ("SELECT json_extract('" + "[" * 9000 + "]" * 9000 + "', '$')", {C, W, U, M}),
+    "table function that was not asked for": ("SELECT COUNT(*) FROM json_each('[1, 2, 3, 4, 5, 6]')", {C}),
+    "table functions of pragmas": ("SELECT COUNT(*) FROM pragma_table_info('emp')", {F}),
+    "compile options": ("SELECT * FROM pragma_compile_options", {F}),
+    "pages of the file": ("SELECT * FROM sqlite_dbpage", {F, C}),
+    "statistics": ("SELECT * FROM dbstat", {F, C}),
+    "bytecode": ("SELECT * FROM bytecode('SELECT 1')", {F, C}),
+    "statements kept": ("SELECT * FROM sqlite_stmt", {F, C}),
+    "fill the copies": ('DELETE FROM "emp"', {F}),
+    "commit": ("COMMIT", {F}),
+    "rollback": ("ROLLBACK", {F, C}),
     # What is no query.
     "explain": (f"EXPLAIN {COUNT}", {W, F}),
     "only a comment": ("-- SELECT COUNT(*) FROM emp", {U}),
@@ -125,6 +166,11 @@ def test_a_file_is_opened_so_that_it_cannot_change(text_to_sql: TextToSQL, tmp_p
             "long concatenation",
             "sorting for ever",
             "huge format",
+            "pattern that backtracks",
+            "glob that backtracks",
+            "tables within tables",
+            "many tables joined",
+            "wide window",
         ):
             assert not text_to_sql.verify(query.replace("{scratch}", str(tmp_path)), item).correct
     assert text_to_sql.verify(COUNT, item).correct
@@ -140,6 +186,8 @@ def test_a_file_is_opened_so_that_it_cannot_change(text_to_sql: TextToSQL, tmp_p
         ("SELECT name FROM emp ORDER BY salary LIMIT 2", "cuts a tie"),
         ("SELECT name FROM emp LIMIT 2", "cuts a tie"),
         ("SELECT DISTINCT dept FROM emp ORDER BY salary", "do not determine"),
+        ("SELECT name FROM emp WHERE salary IS NULL AND salary > 3", "empty on every database"),
+        ("SELECT MAX(salary) FROM emp WHERE salary <> salary", "empty on every database"),
     ],
 )
 def test_a_gold_that_cannot_be_checked_is_an_error_and_never_a_one(text_to_sql: TextToSQL, gold: str, why: str) -> None:
@@ -152,6 +200,46 @@ def test_a_database_that_cannot_be_set_up_is_an_error(text_to_sql: TextToSQL) ->
         text_to_sql.verify(COUNT, Item("q", COUNT, database="CREATE TABLE emp(id"))
     with pytest.raises(GoldError, match="no dataset"):
         text_to_sql.verify(COUNT, Item("q", COUNT, database="sqlite:" + "0" * 64))
+
+
+NUMBERS_TABLE = (
+    "CREATE TABLE t(size INTEGER, age INTEGER); INSERT INTO t VALUES (5, 30), (90, 31), (40, 60), (20, 8), (71, 37);"
+)
+
+
+@pytest.mark.parametrize(
+    ("gold", "others"),
+    [
+        ("MAX(size) FROM t WHERE size > 37", ["> 36", "> 38", "> 1", "> 80", ">= 37", "> 39"]),
+        ("MIN(size) FROM t WHERE size < 37", ["< 36", "< 38", "< 99", "< 21", "<= 37", "< 30"]),
+        ("MAX(size) FROM t WHERE age > 37", ["> 36", "> 38", ">= 37", "> 50", "> 59"]),
+        ("COUNT(*) FROM t WHERE size > 37", ["> 36", "> 38", ">= 37", "> 30"]),
+        ("AVG(age) FROM t WHERE age = 37", ["= 36", "> 36", "< 38", ">= 37"]),
+    ],
+)
+def test_copies_tell_a_condition_from_one_beside_it(text_to_sql: TextToSQL, gold: str, others: list[str]) -> None:
+    """On the database itself most of these find the same: nobody else is as large."""
+    item = Item("q", f"SELECT {gold}", database=NUMBERS_TABLE)
+    assert text_to_sql.verify(item.gold, item).correct
+    head = item.gold[: item.gold.index("WHERE") + len("WHERE ") + gold.split("WHERE ")[1].index(" ")]
+    for other in others:
+        assert not text_to_sql.verify(f"{head} {other}", item).correct, other
+
+
+def test_a_condition_that_every_row_fulfils_is_missed(text_to_sql: TextToSQL) -> None:
+    rows = ", ".join(f"({i}, 'name {i}', 'USA', '2014')" for i in range(8))
+    setup = f"CREATE TABLE line(id INTEGER PRIMARY KEY, name TEXT, country TEXT, year TEXT); INSERT INTO line VALUES {rows};"
+    for condition in ("country = 'USA'", "year = 2014", "country = 'USA' AND year = 2014"):
+        item = Item("q", f"SELECT name FROM line WHERE {condition}", database=setup)
+        assert text_to_sql.verify(item.gold, item).correct
+        assert not text_to_sql.verify("SELECT name FROM line", item).correct, condition
+
+
+def test_whole_numbers_are_compared_exactly(text_to_sql: TextToSQL) -> None:
+    setup = "CREATE TABLE city(name TEXT PRIMARY KEY, people INTEGER NOT NULL); INSERT INTO city VALUES ('a', 8000000), ('b', 8000001);"
+    item = Item("q", "SELECT SUM(people) FROM city", database=setup)
+    assert text_to_sql.verify("SELECT TOTAL(people) FROM city", item).correct
+    assert not text_to_sql.verify("SELECT SUM(people) + 1 FROM city", item).correct
 
 
 def test_a_query_must_be_right_on_every_given_database(text_to_sql: TextToSQL) -> None:

@@ -35,14 +35,31 @@ def write_config(folder: Path, **changes: object) -> Path:
     return file
 
 
+def install(plugins: Path, module: str, source: str, entry_points: str) -> None:
+    """Put a third-party package with one module into a folder, with the metadata that pip writes."""
+    (plugins / f"{module}.py").write_text(source, encoding="utf-8")
+    metadata = plugins / f"{module}-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text(entry_points)
+
+
 def command(*arguments: str | Path) -> list[str]:
     """`prlvr` with these arguments, by the interpreter of the tests."""
     return [sys.executable, "-m", "progressive_rlvr.cli", *map(str, arguments)]
 
 
-def prlvr(*arguments: str | Path, code: int = 0, timeout: float = 300) -> subprocess.CompletedProcess[str]:
-    """Run `prlvr` to its end and check its exit code; whatever happens, a user sees no traceback."""
-    result = subprocess.run(command(*arguments), capture_output=True, text=True, env=ENVIRONMENT, timeout=timeout)
+def prlvr(
+    *arguments: str | Path, code: int = 0, timeout: float = 300, plugins: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run `prlvr` to its end and check its exit code; whatever happens, a user sees no traceback.
+
+    `plugins` is a folder of third-party packages, as `pip install --target` leaves them.
+    """
+    environment = dict(ENVIRONMENT)
+    if plugins is not None:
+        environment["PYTHONPATH"] = os.pathsep.join([str(plugins), environment.get("PYTHONPATH", "")])
+    result = subprocess.run(command(*arguments), capture_output=True, text=True, env=environment, timeout=timeout)
     assert result.returncode == code, result.stdout + result.stderr
     assert "Traceback" not in result.stdout + result.stderr
     return result
