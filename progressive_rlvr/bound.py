@@ -14,6 +14,7 @@ from typing import Any
 from pacbayes.bounds import certified_accuracy, certified_pool_accuracy
 from pacbayes.canonical import file_digest
 from pacbayes.certificate import build_certificate, write_certificate
+from pacbayes.declarations import ACCURACY_SHARE
 from pacbayes.evidence import read_evidence
 from progressive_rlvr.certify import CERTIFICATE_FILE, engine_record
 from progressive_rlvr.chain import SPLITS, Chain, open_chain
@@ -104,7 +105,7 @@ def _bound_adapter(chain: Chain, adapter: Path) -> dict[str, Any]:
 
 def _accuracy(chain: Chain, losses: int, n: int, bits: float) -> float:
     """The bound that the method lock asks for, at a price that is no message's."""
-    delta, pool = chain.config.delta, chain.pool
+    delta, pool = float(chain.method.share(ACCURACY_SHARE)), chain.pool
     if pool is None:
         return certified_accuracy(losses, n, bits=bits, delta=delta)
     if chain.method.bound == "hypergeometric":

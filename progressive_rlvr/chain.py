@@ -232,6 +232,11 @@ def lock_method(
             f"population {population.name} has {len(pool.items)} prompts; the sample and the held-out prompts together "
             f"are {config.sample.n + config.sample.heldout}"
         )
+    if pool is not None and config.statements is not None:
+        raise UserError(
+            f"population {population.name} is a finite pool; `statements` (gain, holdout, transfer, joint) are made "
+            "for generated populations only: leave them out"
+        )
     declared = declare(config)
     student = config.student
     dimension = group_count(student, modules) * student.u
