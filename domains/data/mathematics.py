@@ -93,7 +93,7 @@ def generators() -> list[str]:
     """The generators of reasoning-gym, if it is installed."""
     if importlib.util.find_spec("reasoning_gym") is None:
         return []
-    from reasoning_gym.factory import DATASETS  # type: ignore[import-untyped]
+    from reasoning_gym.factory import DATASETS
 
     return sorted(DATASETS)
 
@@ -113,7 +113,7 @@ class GymPopulation:
         self.description = f"reasoning-gym {generator}, default configuration"
 
     def draw(self, seed: str, n: int) -> list[Item]:
-        from reasoning_gym import create_dataset  # type: ignore[import-untyped]
+        from reasoning_gym import create_dataset
 
         make: Callable[..., Any] = create_dataset
         items = []
