@@ -107,7 +107,9 @@ class GymPopulation:
 
     def __init__(self, generator: str) -> None:
         if generator not in generators():
-            raise DataError(f"reasoning-gym, if it is installed, has no generator {generator!r}")
+            raise DataError(
+                f"reasoning-gym, if it is installed (`pip install 'progressive-rlvr[gym]'`), has no generator {generator!r}"
+            )
         self.generator = generator
         self.name = f"gym/{generator}"
         self.description = f"reasoning-gym {generator}, default configuration"
