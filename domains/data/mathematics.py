@@ -108,7 +108,7 @@ class GymPopulation:
     def __init__(self, generator: str) -> None:
         if generator not in generators():
             raise DataError(
-                f"reasoning-gym, if it is installed (`pip install 'progressive-rlvr[gym]'`), has no generator {generator!r}"
+                f"no generator {generator!r} in reasoning-gym, if it is installed (pip install 'progressive-rlvr[gym]')"
             )
         self.generator = generator
         self.name = f"gym/{generator}"
