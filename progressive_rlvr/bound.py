@@ -14,15 +14,15 @@ from typing import Any
 from pacbayes.bounds import certified_accuracy, certified_pool_accuracy
 from pacbayes.canonical import file_digest
 from pacbayes.certificate import build_certificate, write_certificate
+from pacbayes.declarations import ACCURACY_SHARE
 from pacbayes.evidence import read_evidence
 from progressive_rlvr.certify import CERTIFICATE_FILE, engine_record
 from progressive_rlvr.chain import SPLITS, Chain, open_chain
 from progressive_rlvr.config import load_config
 from progressive_rlvr.decoder import tensors_digest
-from progressive_rlvr.engines.hf import HfEngine
+from progressive_rlvr.engines import Engine
 from progressive_rlvr.errors import UserError
 from progressive_rlvr.evaluate import EVIDENCE_FILE, Policy, evaluate_split
-from progressive_rlvr.models import replaced
 from progressive_rlvr.pipeline import CONFIG_FILE, only_process
 from progressive_rlvr.policies import decode_message, lora_weights
 from progressive_rlvr.stages.quantize import MESSAGE_FILE
@@ -63,7 +63,7 @@ def _bound_message(chain: Chain, file: Path) -> dict[str, Any]:
         if (chain.folder / name).exists():
             shutil.copyfile(chain.folder / name, folder / name)
     shutil.copyfile(file, folder / MESSAGE_FILE)
-    engine = HfEngine(model, chain.tokenizer)
+    engine = chain.engine(model)
     evidence = _evaluate(chain, engine, Policy("coded", weights, file_digest(file)), folder)
     certificate = build_certificate(
         method=chain.method,
@@ -88,9 +88,7 @@ def _bound_adapter(chain: Chain, adapter: Path) -> dict[str, Any]:
     model = chain.certified_model()
     weights = lora_weights(model, adapter)
     digest = tensors_digest(weights)
-    evidence = _evaluate(
-        chain, HfEngine(model, chain.tokenizer), Policy("lora", weights, digest), _folder(chain, digest)
-    )
+    evidence = _evaluate(chain, chain.engine(model), Policy("lora", weights, digest), _folder(chain, digest))
     count = read_evidence(evidence).count("lora", "sample", chain.sample)
     bits = float(BITS_PER_PARAMETER * adapter_parameters(adapter))
     return {
@@ -104,7 +102,7 @@ def _bound_adapter(chain: Chain, adapter: Path) -> dict[str, Any]:
 
 def _accuracy(chain: Chain, losses: int, n: int, bits: float) -> float:
     """The bound that the method lock asks for, at a price that is no message's."""
-    delta, pool = chain.config.delta, chain.pool
+    delta, pool = float(chain.method.share(ACCURACY_SHARE)), chain.pool
     if pool is None:
         return certified_accuracy(losses, n, bits=bits, delta=delta)
     if chain.method.bound == "hypergeometric":
@@ -126,9 +124,9 @@ def _folder(chain: Chain, digest: str) -> Path:
     return folder
 
 
-def _evaluate(chain: Chain, engine: HfEngine, policy: Policy, folder: Path) -> Path:
+def _evaluate(chain: Chain, engine: Engine, policy: Policy, folder: Path) -> Path:
     path = folder / EVIDENCE_FILE
-    with replaced(engine.model, policy.weights):
+    with engine.serving(policy.weights):
         for split in SPLITS:
             evaluate_split(chain, engine, policy, split, path)
     return path

@@ -40,7 +40,7 @@ from pacbayes.sample import (
 from progressive_rlvr.config import RunConfig
 from progressive_rlvr.declare import declare
 from progressive_rlvr.decoder import group_count, make_prior, read_prior, tensors_digest, write_prior
-from progressive_rlvr.engines import Request, Settings
+from progressive_rlvr.engines import Engine, Request, Settings, open_engine
 from progressive_rlvr.errors import UserError
 from progressive_rlvr.metrics import Metrics
 from progressive_rlvr.models import BaseModel, find_base
@@ -97,6 +97,10 @@ class Chain:
     def certified_model(self) -> PreTrainedModel:
         """A fresh base in the dtype that the certificate is about."""
         return self.base.load(self.config.generation.dtype)
+
+    def engine(self, model: PreTrainedModel) -> Engine:
+        """The locked engine over the certified model."""
+        return open_engine(self.method.generation.engine, model, self.tokenizer)
 
     def noise_root(self, split: str) -> str:
         """Root of the noise on a split (hex)."""
@@ -211,6 +215,11 @@ def lock_method(
         raise UserError(
             f"population {population.name} has {len(pool.items)} prompts; the sample and the held-out prompts together "
             f"are {config.sample.n + config.sample.heldout}"
+        )
+    if pool is not None and config.statements is not None:
+        raise UserError(
+            f"population {population.name} is a finite pool; `statements` (gain, holdout, transfer, joint) are made "
+            "for generated populations only: leave them out"
         )
     declared = declare(config)
     student = config.student

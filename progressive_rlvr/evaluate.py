@@ -15,8 +15,7 @@ from pacbayes.canonical import file_digest
 from pacbayes.evidence import Evidence, Outcome, Split, read_evidence, write_evidence
 from progressive_rlvr.chain import SPLITS, Chain
 from progressive_rlvr.decoder import merged, tensors_digest
-from progressive_rlvr.engines.hf import HfEngine
-from progressive_rlvr.models import replaced
+from progressive_rlvr.engines import Engine
 from progressive_rlvr.policies import ADAPTER_FILES, Weights, decode_message, lora_weights, read_vector
 from progressive_rlvr.stages import StageResult
 from progressive_rlvr.stages.quantize import MESSAGE_FILE
@@ -56,15 +55,15 @@ def evaluate(chain: Chain, stages: list[StageResult]) -> Path:
     """Evaluate every policy on every split that is not yet in the evidence; returns the evidence file."""
     path = chain.folder / EVIDENCE_FILE
     model = chain.certified_model()
-    engine = HfEngine(model, chain.tokenizer)
+    engine = chain.engine(model)
     for policy in policies(chain, model, stages):
-        with replaced(model, policy.weights):
+        with engine.serving(policy.weights):
             for split in SPLITS:
                 evaluate_split(chain, engine, policy, split, path)
     return path
 
 
-def evaluate_split(chain: Chain, engine: HfEngine, policy: Policy, split: Split, path: Path) -> None:
+def evaluate_split(chain: Chain, engine: Engine, policy: Policy, split: Split, path: Path) -> None:
     """Generate and judge what the evidence does not hold yet of a policy on a split; the engine has its weights."""
     locked, items, requests = chain.sample.split(split), chain.items[split], chain.requests(split)
     missing = _missing(path, policy, split, len(locked))

@@ -29,11 +29,9 @@ from pacbayes.transfer import TransferLock, register_comparison, transfer_seed
 from progressive_rlvr.certify import engine_record
 from progressive_rlvr.chain import Chain, open_chain
 from progressive_rlvr.config import load_config
-from progressive_rlvr.engines import Request
-from progressive_rlvr.engines.hf import HfEngine
+from progressive_rlvr.engines import Engine, Request
 from progressive_rlvr.errors import UserError
 from progressive_rlvr.evaluate import EVIDENCE_FILE, Policy, policies
-from progressive_rlvr.models import replaced
 from progressive_rlvr.pipeline import CONFIG_FILE, only_process
 from progressive_rlvr.stages import StageResult, run_stage, stage_folders
 from progressive_rlvr.stages.quantize import MESSAGE_FILE
@@ -103,10 +101,10 @@ def _certify_transfer(chain: Chain, log: AttemptLog, beacon: str | None) -> dict
     folder.mkdir(exist_ok=True)
     write_lock(folder / TRANSFER_LOCK, lock)
     comparison = folder / COMPARISON_FILE
-    engine = HfEngine(model, chain.tokenizer)
+    engine = chain.engine(model)
     for policy in (student, teacher):
         if not _answered(comparison, policy, lock):
-            with replaced(model, policy.weights):
+            with engine.serving(policy.weights):
                 _answer(chain, engine, policy, lock, items, comparison)
     certificate = build_transfer_certificate(
         method=chain.method,
@@ -139,7 +137,7 @@ def _answered(comparison: Path, policy: Policy, lock: TransferLock) -> bool:
 
 
 def _answer(
-    chain: Chain, engine: HfEngine, policy: Policy, lock: TransferLock, items: list[Item], comparison: Path
+    chain: Chain, engine: Engine, policy: Policy, lock: TransferLock, items: list[Item], comparison: Path
 ) -> None:
     """What a policy answers to all fresh prompts; the engine's model has its weights."""
     requests = [

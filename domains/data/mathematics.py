@@ -93,7 +93,7 @@ def generators() -> list[str]:
     """The generators of reasoning-gym, if it is installed."""
     if importlib.util.find_spec("reasoning_gym") is None:
         return []
-    from reasoning_gym.factory import DATASETS  # type: ignore[import-untyped]
+    from reasoning_gym.factory import DATASETS
 
     return sorted(DATASETS)
 
@@ -107,13 +107,15 @@ class GymPopulation:
 
     def __init__(self, generator: str) -> None:
         if generator not in generators():
-            raise DataError(f"reasoning-gym, if it is installed, has no generator {generator!r}")
+            raise DataError(
+                f"no generator {generator!r} in reasoning-gym, if it is installed (pip install 'progressive-rlvr[gym]')"
+            )
         self.generator = generator
         self.name = f"gym/{generator}"
         self.description = f"reasoning-gym {generator}, default configuration"
 
     def draw(self, seed: str, n: int) -> list[Item]:
-        from reasoning_gym import create_dataset  # type: ignore[import-untyped]
+        from reasoning_gym import create_dataset
 
         make: Callable[..., Any] = create_dataset
         items = []

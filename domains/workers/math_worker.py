@@ -37,7 +37,7 @@ def main() -> None:
     sock = socket.socket(fileno=int(number))
     logging.disable(logging.CRITICAL)
     if kind == "problems":  # which import what only an unlocked process may
-        import reasoning_gym  # type: ignore[import-untyped]  # noqa: F401
+        import reasoning_gym  # noqa: F401
 
         _guard_parser()
     else:
@@ -90,8 +90,8 @@ def _calculate(source: str, *_: Any) -> Any:
 
 def _guard_parser() -> None:
     """SymPy's parser evaluates what it reads: let only formulas through, here and where scorers have imported it."""
-    import sympy  # type: ignore[import-untyped]
-    from sympy.parsing import sympy_parser  # type: ignore[import-untyped]
+    import sympy
+    from sympy.parsing import sympy_parser
 
     parse = sympy_parser.parse_expr
 

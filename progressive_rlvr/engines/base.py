@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor
+
+Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True)
@@ -37,6 +43,18 @@ class Completion:
     text: str
     tokens: int
     truncated: bool
+
+
+class Engine(Protocol):
+    """Weights, prompts and keys in, completions out."""
+
+    def serving(self, weights: Mapping[str, Tensor]) -> AbstractContextManager[None]:
+        """For the time of a `with` block the base with these weights replaced, by name; then the base again."""
+        ...
+
+    def generate(self, requests: Sequence[Request], settings: Settings, progress: Progress = ...) -> list[Completion]:
+        """Completions in the order of the requests; `progress` is told how many more are finished."""
+        ...
 
 
 def cut(text: str, stop: str | None) -> str:

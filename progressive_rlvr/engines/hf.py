@@ -9,7 +9,8 @@ In float32 on a CPU a prompt's completion does not depend on its batch mates (as
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -18,9 +19,8 @@ from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
 
 from pacbayes.gumbel import key_words
 from pacbayes.gumbel_torch import sample_tokens
-from progressive_rlvr.engines.base import Completion, Request, Settings, common_prefix, cut
-
-Progress = Callable[[int], None]
+from progressive_rlvr.engines.base import Completion, Progress, Request, Settings, common_prefix, cut
+from progressive_rlvr.models import replaced
 
 
 def stop_tokens(tokenizer: PreTrainedTokenizerBase, stop: str | None) -> list[int]:
@@ -37,6 +37,12 @@ class HfEngine:
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
         self.model, self.tokenizer = model, tokenizer
         self._stops: dict[str | None, list[int]] = {}
+
+    @contextmanager
+    def serving(self, weights: Mapping[str, Tensor]) -> Iterator[None]:
+        """For the time of a `with` block the base with these weights replaced; then the base again, bit for bit."""
+        with replaced(self.model, weights):
+            yield
 
     def generate(
         self, requests: Sequence[Request], settings: Settings, progress: Progress = lambda done: None

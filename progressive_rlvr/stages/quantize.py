@@ -21,9 +21,7 @@ from pacbayes.bounds import certified_accuracy
 from pacbayes.canonical import write_atomic
 from pacbayes.codes import Menu, SupportError
 from progressive_rlvr.chain import Chain
-from progressive_rlvr.engines.hf import HfEngine
 from progressive_rlvr.errors import UserError
-from progressive_rlvr.models import replaced
 from progressive_rlvr.policies import decode_message, read_vector
 
 MESSAGE_FILE = "message.bin"
@@ -95,7 +93,7 @@ def roundings(menu: Menu, v: Tensor, max_bits: float | None) -> list[Candidate]:
 def halve(chain: Chain, candidates: list[Candidate], prompts: int) -> Candidate:
     """The candidate with the highest expected certified accuracy on the first `prompts` prompts of the sample."""
     model = chain.certified_model()
-    engine = HfEngine(model, chain.tokenizer)
+    engine = chain.engine(model)
     requests, items = chain.requests("sample"), chain.items["sample"]
     n, delta = chain.config.sample.n, chain.config.delta
     started, answered, goal = time.monotonic(), 0, -(-prompts // FIRST_SHARE)
@@ -103,7 +101,7 @@ def halve(chain: Chain, candidates: list[Candidate], prompts: int) -> Candidate:
     while True:
         for candidate in candidates:
             new = slice(candidate.answered, goal)
-            with replaced(model, decode_message(model, chain.menu, candidate.message, chain.prior)):
+            with engine.serving(decode_message(model, chain.menu, candidate.message, chain.prior)):
                 completions = engine.generate(requests[new], chain.settings)
             verdicts = [chain.judge(c.text, c.truncated, i) for c, i in zip(completions, items[new], strict=True)]
             answered += len(verdicts)

@@ -161,3 +161,10 @@ def test_a_pool_with_a_gold_that_cannot_be_checked_is_refused_before_it_is_locke
     assert "fails its self-test" in said
     assert "has no gold" in said
     assert not (tmp_path / "runs" / "small" / "knowledge" / "pool.json").exists()
+
+
+def test_statements_are_refused_where_the_pipeline_does_not_make_them(plugins: Path, tmp_path: Path) -> None:
+    file = config(tmp_path, statements={"holdout": "0.01"})
+    result = prlvr("lock", file, "--runs", tmp_path / "runs", code=2, plugins=plugins)
+    assert "small is a finite pool" in result.stderr + result.stdout
+    assert "leave them out" in result.stderr + result.stdout
