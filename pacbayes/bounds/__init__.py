@@ -6,7 +6,7 @@ from pacbayes.bounds.accuracy import (
     certified_mean_accuracy,
     certified_unseen_mean_accuracy,
 )
-from pacbayes.bounds.audit import flips_upper
+from pacbayes.bounds.audit import flips_upper, gain_with_flips
 from pacbayes.bounds.betting import STAKES, betting_mean_lower, betting_mean_lower_from_counts
 from pacbayes.bounds.binomial import binomial_risk_lower, binomial_risk_upper, log_failure_probability
 from pacbayes.bounds.concentration import (
@@ -59,6 +59,7 @@ __all__ = [
     "disagreement_upper",
     "expected_pool_risk_upper",
     "flips_upper",
+    "gain_with_flips",
     "gaussian_kl",
     "hoeffding_risk_upper",
     "holdout_accuracy",

@@ -10,6 +10,7 @@ A level includes those below it, and a level is not begun if one below found a d
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -93,6 +94,7 @@ def _climb(
             findings.append(finding)
         reached = 1
         if level > 1 and _hold(findings):
+            logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # it advises its users when it is imported
             from progressive_rlvr.verify.regenerate import regenerate
 
             for finding in regenerate(case, questions, options, progress):

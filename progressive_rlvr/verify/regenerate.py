@@ -7,36 +7,29 @@ the tighter the larger a share of the right ones was looked at. `pacbayes.bounds
 
 from __future__ import annotations
 
-import logging
 import secrets
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
-from decimal import Decimal
 
 import torch
 import transformers
 
-from domains.base import Reason
 from pacbayes.bounds import flips_upper
 from pacbayes.certificate import CertificateError
 from pacbayes.certificate import decode_message as decode_integers
-from pacbayes.certificate.assembly import certified, round_down
 from pacbayes.codes import Menu
 from pacbayes.evidence import Outcome
 from pacbayes.gumbel import prompt_key
 from pacbayes.pool import draw_from_pool
 from pacbayes.sample import derive, noise_root
 from progressive_rlvr.decoder import make_prior, read_prior, tensors_digest
-from progressive_rlvr.engines import Completion, Request, Settings
-from progressive_rlvr.engines.hf import HfEngine
+from progressive_rlvr.engines import Completion, Engine, Request, Settings, open_engine
 from progressive_rlvr.errors import UserError
-from progressive_rlvr.models import DTYPES, BaseModel, find_base, replaced
+from progressive_rlvr.models import DTYPES, BaseModel, find_base
 from progressive_rlvr.policies import Weights, decode_message, student_of
-from progressive_rlvr.verify.case import Case, Finding, Number, Options, Progress, Questions
+from progressive_rlvr.verify.case import Case, Finding, Options, Progress, Questions
+from progressive_rlvr.verify.flips import LEVEL, accuracy_finding, compare, gain_finding, observed, parts_of
 
-LEVEL = 2
-NAMED = 10
 PRIOR_FILE = "prior.safetensors"
 
 
@@ -60,32 +53,40 @@ def regenerate(case: Case, questions: Questions, options: Options, progress: Pro
     prior, origin = _prior(case, base)
     yield origin
     model = base.load(method.generation.dtype)  # type: ignore[arg-type]  # it is one of DTYPES
+    try:
+        engine = open_engine(method.generation.engine, model, base.load_tokenizer())
+    except ValueError as error:
+        raise UserError(f"the locked engine is not here: {error}") from error
     weights = decode_message(model, Menu(entries=method.menu), case.message, prior)
     yield _same_weights(case, weights)
     yield _engine(case, model.device.type)
     seed = secrets.token_hex(16) if options.seed is None else options.seed
-    right = [o for o in case.evidence.part("coded", "sample") if o.correct]
-    chosen = draw_flip_sample(right, options.prompts, seed, case.certificate.digests.evidence)
-    engine = HfEngine(model, base.load_tokenizer())
-    with replaced(model, weights):
-        completions = _generate(case, questions, engine, chosen, progress)
-    flips = _compare(questions, chosen, completions)
-    yield _observed(flips, len(right), seed, options)
-    yield _bounded(case, flips, len(right), options)
+    limits: dict[str, int] = {}
+    parts = parts_of(case, weights)
+    delta = options.delta / len(parts)
+    for part in parts:
+        chosen = draw_flip_sample(part.stored, options.prompts, seed, case.certificate.digests.evidence, part.policy)
+        with engine.serving(part.weights):
+            completions = _generate(case, questions, engine, chosen, progress, part.policy)
+        flips = compare(questions, part, chosen, completions)
+        limits[part.policy] = flips_upper(len(flips.indices), flips.regenerated, len(part.stored), delta=delta)
+        yield observed(part, flips, seed, options)
+    yield accuracy_finding(case, limits["coded"], options)
+    if "base" in limits:
+        yield gain_finding(case, limits, options)
 
 
 def _quiet() -> None:
     """What is printed is for the checker: no bars, no advice to those who call the libraries."""
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", category=FutureWarning)
 
 
-def draw_flip_sample(right: list[Outcome], count: int, seed: str, evidence: str) -> list[Outcome]:
-    """A uniform subset of the right outcomes, all if there are no more; from the seed and the evidence's digest."""
-    root = derive("verification V2", evidence, seed)
-    return [right[i] for i in sorted(draw_from_pool(root, len(right), min(count, len(right))))]
+def draw_flip_sample(stored: list[Outcome], count: int, seed: str, evidence: str, policy: str) -> list[Outcome]:
+    """A uniform subset of the outcomes, all if there are no more; from the seed and the evidence's digest."""
+    root = derive("verification V2", evidence, policy, seed)
+    return [stored[i] for i in sorted(draw_from_pool(root, len(stored), min(count, len(stored))))]
 
 
 def _base(case: Case, options: Options) -> BaseModel:
@@ -145,14 +146,14 @@ def _engine(case: Case, device: str) -> Finding:
     locked, shown = case.method.generation, case.certificate.engine
     version = str(torch.__version__)
     detail = (
-        f"hf in {locked.dtype} at batch size {locked.batch_size} on {device}, torch {version}; the producer's was "
-        f"{shown.name} on {shown.device}, torch {shown.versions.get('torch', 'of unknown version')}"
+        f"{locked.engine} in {locked.dtype} at batch size {locked.batch_size} on {device}, torch {version}; the "
+        f"producer's was {shown.name} on {shown.device}, torch {shown.versions.get('torch', 'of unknown version')}"
     )
     return Finding(LEVEL, "engine", True, detail, {"device": device, "torch": version})
 
 
 def _generate(
-    case: Case, questions: Questions, engine: HfEngine, chosen: list[Outcome], progress: Progress
+    case: Case, questions: Questions, engine: Engine, chosen: list[Outcome], progress: Progress, policy: str
 ) -> list[Completion]:
     method, sample = case.method, case.sample
     locked = method.generation
@@ -165,81 +166,7 @@ def _generate(
     def finished(more: int) -> None:
         nonlocal done
         done += more
-        progress("V2 coded", done, len(requests))
+        progress(f"V2 {policy}", done, len(requests))
 
-    progress("V2 coded", 0, len(requests))
+    progress(f"V2 {policy}", 0, len(requests))
     return engine.generate(requests, settings, finished)
-
-
-@dataclass(frozen=True)
-class _Flips:
-    """What came of the regenerated completions: index and reason of those wrong now, and how many texts differ."""
-
-    regenerated: int
-    wrong: list[tuple[int, str]]
-    other_text: int
-
-
-def _compare(questions: Questions, chosen: list[Outcome], completions: list[Completion]) -> _Flips:
-    wrong, other_text = [], 0
-    for stored, now in zip(chosen, completions, strict=True):
-        other_text += (now.text, now.tokens) != (stored.completion, stored.tokens)
-        if now.truncated:
-            wrong.append((stored.index, str(Reason.TRUNCATED)))
-            continue
-        verdict = questions.domain.verify(now.text, questions.items["sample"][stored.index])
-        if not verdict.correct:
-            wrong.append((stored.index, str(verdict.reason)))
-    return _Flips(len(chosen), wrong, other_text)
-
-
-def _observed(flips: _Flips, right: int, seed: str, options: Options) -> Finding:
-    """The observed rate against the checker's limit: a rule of thumb for engines, no statement of confidence."""
-    wrong = len(flips.wrong)
-    named = ", ".join(f"sample prompt {index} (now {reason})" for index, reason in flips.wrong[:NAMED])
-    more = f" and {wrong - NAMED} more" if wrong > NAMED else ""
-    detail = (
-        f"{flips.regenerated} of the {right} right completions generated again, chosen by the seed {seed}: {wrong} are "
-        f"wrong now, {flips.other_text} have another text; at most {options.max_flips:.2%} may be wrong"
-        f"{': ' if named else ''}{named}{more}"
-    )
-    measured: dict[str, Number] = {
-        "seed": seed,
-        "right": right,
-        "regenerated": flips.regenerated,
-        "right_to_wrong": wrong,
-        "other_text": flips.other_text,
-        "sample_flips": [index for index, _ in flips.wrong],
-        "max_flips": options.max_flips,
-    }
-    ok = wrong <= options.max_flips * flips.regenerated
-    return Finding(LEVEL, "regenerated completions", ok, detail, measured)
-
-
-def _bounded(case: Case, flips: _Flips, right: int, options: Options) -> Finding:
-    """The limit on flips among all right completions, and what remains certified with so many more losses."""
-    upper = flips_upper(len(flips.wrong), flips.regenerated, right, delta=options.delta)
-    remaining, claimed = accuracy_with_flips(case, upper), case.certificate.bound.certified_accuracy
-    delta = Decimal(str(options.delta))
-    alone, together = (1 - delta) * 100, (1 - delta - Decimal(case.method.delta)) * 100
-    detail = (
-        f"with {alone.normalize():f} % confidence over the choice of completions at most {upper} of the {right} right "
-        f"ones flip; counted as wrong, they leave a certified accuracy of {remaining} at {together.normalize():f} % "
-        f"confidence in all (the certificate: {claimed})"
-    )
-    measured = {
-        "delta_audit": options.delta,
-        "flips_upper": upper,
-        "certified_accuracy_with_flips": remaining,
-        "claimed_accuracy": claimed,
-    }
-    return Finding(LEVEL, "flips", True, detail, measured)
-
-
-def accuracy_with_flips(case: Case, flips: int) -> float:
-    """What is certified if so many more of the sample's completions are wrong, rounded down."""
-    rewards = case.evidence.correct_per_prompt("coded", "sample", case.sample)
-    kept = sum(rewards) - flips
-    # Bounds of counts: it does not matter which of the right ones flip.
-    fewer = [1] * kept + [0] * (len(rewards) - kept)
-    return round_down(certified(case.method, fewer, case.certificate.bits.total))
