@@ -97,6 +97,9 @@ def test_all_kinds_of_a_run(finished: Path) -> None:
     for file in (transfer, finished / "joint.json", finished / "knowledge" / "certificate.json"):
         assert "FAIL" not in prlvr("verify", file).stdout
 
+    assert "accuracy certificate of the same sample" in prlvr("verify", transfer, "--level", "1", code=2).stderr
+    assert prlvr("verify", finished / "joint.json", "--level", "1").stdout.count("V1 recount") == 2
+
     both = [finished / "certificates" / f"{name}.json" for name in ("knowledge", "mathematics")]
     assert "jointly, as locked: With 80 % confidence, all of these hold at once" in prlvr("verify", *both).stdout
     assert "NOT jointly: the joint statement is about" in prlvr("verify", both[0], both[0]).stdout
