@@ -95,7 +95,7 @@ def observed(part: Part, flips: Flips, seed: str, options: Options) -> Finding:
     return Finding(LEVEL, f"regenerated completions of {part.policy}", ok, detail, measured)
 
 
-def accuracy_finding(case: Case, flips: int, options: Options) -> Finding:
+def accuracy_finding(case: Case, flips: int, spent: Decimal) -> Finding:
     """The limit on flips among all right completions, and what remains certified with so many more losses."""
     rewards = case.evidence.correct_per_prompt("coded", "sample", case.sample)
     right = sum(rewards)
@@ -105,10 +105,10 @@ def accuracy_finding(case: Case, flips: int, options: Options) -> Finding:
     claimed = case.certificate.bound.certified_accuracy
     detail = (
         f"at most {flips} of the {right} right completions flip; counted as wrong, they leave a certified accuracy of "
-        f"{remaining} {_confidence(case, options)} (the certificate: {claimed})"
+        f"{remaining} {_confidence(case, spent, ACCURACY_SHARE)} (the certificate: {claimed})"
     )
     measured: dict[str, Number] = {
-        "delta_audit": options.delta,
+        "delta_audit": float(spent),
         "flips_upper": flips,
         "certified_accuracy_with_flips": remaining,
         "claimed_accuracy": claimed,
@@ -116,7 +116,7 @@ def accuracy_finding(case: Case, flips: int, options: Options) -> Finding:
     return Finding(LEVEL, "accuracy with flips", True, detail, measured)
 
 
-def gain_finding(case: Case, flips: Mapping[str, int], options: Options) -> Finding:
+def gain_finding(case: Case, flips: Mapping[str, int], spent: Decimal) -> Finding:
     shown, method = case.certificate.gain, case.method
     assert shown is not None  # V0 found the gain that the lock claims
     shares = [delta_as_float(method.share(name)) for name in (ACCURACY_SHARE, *GAIN_SHARES)]
@@ -133,7 +133,8 @@ def gain_finding(case: Case, flips: Mapping[str, int], options: Options) -> Find
     remaining = round_down(worst.gain)
     detail = (
         f"with at most {flips['coded']} flips of the coded policy and {flips['base']} of the base model a gain of "
-        f"{remaining} remains certified {_confidence(case, options)} (the certificate: {shown.certified})"
+        f"{remaining} remains certified {_confidence(case, spent, ACCURACY_SHARE, *GAIN_SHARES)} (the certificate: "
+        f"{shown.certified})"
     )
     measured: dict[str, Number] = {
         "coded_flips_upper": flips["coded"],
@@ -144,7 +145,9 @@ def gain_finding(case: Case, flips: Mapping[str, int], options: Options) -> Find
     return Finding(LEVEL, "gain with flips", True, detail, measured)
 
 
-def _confidence(case: Case, options: Options) -> str:
-    delta = Decimal(str(options.delta))
-    alone, together = (1 - delta) * 100, (1 - delta - Decimal(case.method.delta)) * 100
-    return f"at {together.normalize():f} % confidence in all, {alone.normalize():f} % of it over what was chosen here"
+def _confidence(case: Case, spent: Decimal, *shares: str) -> str:
+    own = 100 * (1 - sum((case.method.share(name) for name in shares), Decimal(0)))
+    if not spent:  # all were generated again: the flips are counted, not estimated
+        return f"at the certificate's {own.normalize():f} % confidence"
+    less = 100 * spent
+    return f"at {(own - less).normalize():f} % confidence, {less.normalize():f} % less than the certificate's"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import secrets
 import warnings
 from collections.abc import Iterator
+from decimal import Decimal
 
 import torch
 import transformers
@@ -63,17 +64,19 @@ def regenerate(case: Case, questions: Questions, options: Options, progress: Pro
     seed = secrets.token_hex(16) if options.seed is None else options.seed
     limits: dict[str, int] = {}
     parts = parts_of(case, weights)
-    delta = options.delta / len(parts)
+    share, spent = Decimal(str(options.delta)) / len(parts), Decimal(0)
     for part in parts:
         chosen = draw_flip_sample(part.stored, options.prompts, seed, case.certificate.digests.evidence, part.policy)
         with engine.serving(part.weights):
             completions = _generate(case, questions, engine, chosen, progress, part.policy)
         flips = compare(questions, part, chosen, completions)
-        limits[part.policy] = flips_upper(len(flips.indices), flips.regenerated, len(part.stored), delta=delta)
+        count, total = len(flips.indices), len(part.stored)
+        limits[part.policy] = flips_upper(count, flips.regenerated, total, delta=float(share))
+        spent += share if flips.regenerated < total else 0
         yield observed(part, flips, seed, options)
-    yield accuracy_finding(case, limits["coded"], options)
+    yield accuracy_finding(case, limits["coded"], spent)
     if "base" in limits:
-        yield gain_finding(case, limits, options)
+        yield gain_finding(case, limits, spent)
 
 
 def _quiet() -> None:

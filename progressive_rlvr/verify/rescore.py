@@ -56,8 +56,9 @@ def rescore(case: Case, questions: Questions, progress: Progress) -> Iterator[Fi
         )
     yield _form(case)
     rescored: list[Outcome] = []
+    known: dict[tuple[str, str], Verdict] = {}
     for policy in case.evidence.policies:
-        finding, outcomes = _policy(case, questions, policy, progress)
+        finding, outcomes = _policy(case, questions, policy, known, progress)
         yield finding
         rescored += outcomes
     yield _recounted(case, rescored)
@@ -71,7 +72,7 @@ def _prompts(case: Case, questions: Questions) -> Finding:
                 what = "prompt" if item.prompt_digest != lock.prompt_digest else "gold or tests"
                 detail = (
                     f"{split} prompt {index} of the lock is not the one that the seed draws from "
-                    f"{case.method.claim.population} here: another {what}"
+                    f"{case.method.claim.population} here: another {what}, or the population has changed since"
                 )
                 return Finding(LEVEL, "prompts", False, detail, {"split": split, "index": index})
     n, heldout = len(questions.items["sample"]), len(questions.items["heldout"])
@@ -95,11 +96,13 @@ def _form(case: Case) -> Finding:
     return Finding(LEVEL, "stop rule", True, "every right completion is one that the locked stop rule can leave")
 
 
-def _policy(case: Case, questions: Questions, policy: str, progress: Progress) -> tuple[Finding, list[Outcome]]:
+def _policy(
+    case: Case, questions: Questions, policy: str, known: dict[tuple[str, str], Verdict], progress: Progress
+) -> tuple[Finding, list[Outcome]]:
     """The finding for one policy, and its outcomes with flips to wrong (of a compared base: to right) put in."""
     stored = [o for o in case.evidence.outcomes.values() if o.policy == policy and o.split in questions.items]
     compared = policy == "base" and case.method.claims_gain
-    verdicts = _verdicts(case, questions, stored, progress, f"V1 {policy}")
+    verdicts = _verdicts(questions, stored, known, progress, f"V1 {policy}")
     lost = [(o, v) for o, v in verdicts if o.correct and not v.correct]
     won = [(o, v) for o, v in verdicts if v.correct and not o.correct]
     flattering = lost + ([(o, v) for o, v in won if o.reason not in INFRASTRUCTURE_REASONS] if compared else [])
@@ -136,10 +139,15 @@ def _policy(case: Case, questions: Questions, policy: str, progress: Progress) -
 
 
 def _verdicts(
-    case: Case, questions: Questions, stored: list[Outcome], progress: Progress, what: str
+    questions: Questions,
+    stored: list[Outcome],
+    known: dict[tuple[str, str], Verdict],
+    progress: Progress,
+    what: str,
 ) -> list[tuple[Outcome, Verdict]]:
-    """Every outcome with its verdict now; equal completions to equal items are judged once."""
-    known: dict[tuple[str, str], Verdict] = {}
+    """Every outcome with its verdict now. `known` keeps those that cannot depend on the machine: policies of a chain
+    answer mostly alike, and equal completions to equal items are judged once.
+    """
     judged = []
     for done, outcome in enumerate(stored):
         if done % 100 == 0:
@@ -147,7 +155,7 @@ def _verdicts(
         item: Item = questions.items[outcome.split][outcome.index]
         key = (item.digest, outcome.completion)
         if outcome.reason == Reason.TRUNCATED:
-            verdict = Verdict(outcome.correct, Reason.TRUNCATED)
+            verdict = Verdict.loss(Reason.TRUNCATED)
         elif key in known:
             verdict = known[key]
         else:

@@ -11,15 +11,11 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from small_runs import ENVIRONMENT, STAGES, command, prlvr, write_config
+from small_runs import ENVIRONMENT, STAGES, certificate_of, command, prlvr, write_config
 
 from pacbayes.bounds import certified_accuracy
 from pacbayes.certificate import read_certificate
 from progressive_rlvr.metrics import Metrics
-
-
-def certificate_of(run: Path) -> Path:
-    return run / "certificates" / "knowledge.json"
 
 
 def test_the_certificate_says_what_was_run(finished: Path) -> None:

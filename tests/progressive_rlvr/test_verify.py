@@ -11,15 +11,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from small_runs import ENVIRONMENT, prlvr, write_config
+from small_runs import ENVIRONMENT, certificate_of, forge, locks_of, prlvr, write_config
 
 from domains.knowledge import Knowledge
 from domains.pocket.world import POPULATION
 from pacbayes.bounds import certified_accuracy, flips_upper
 from pacbayes.canonical import digest
-from pacbayes.certificate import build_certificate, read_certificate, write_certificate
-from pacbayes.evidence import Outcome, read_evidence, write_evidence
-from pacbayes.sample import AttemptLog, MethodLock, SampleLock, heldout_seed, read_lock, sample_seed
+from pacbayes.certificate import read_certificate
+from pacbayes.evidence import Outcome, read_evidence
+from pacbayes.sample import AttemptLog, heldout_seed, sample_seed
 from progressive_rlvr.decoder import read_prior, write_prior
 from progressive_rlvr.verify import Audit, Options, verify
 from progressive_rlvr.verify.regenerate import draw_flip_sample
@@ -27,10 +27,6 @@ from progressive_rlvr.verify.rerun import seed_attempts
 
 ALL = Options(prompts=1000)
 PUBLISHED = sorted((Path(__file__).parents[2] / "bounds_reports" / "published").glob("*/*.json"))
-
-
-def certificate_of(run: Path) -> Path:
-    return run / "certificates" / "knowledge.json"
 
 
 def audit(run: Path, level: int, options: Options = ALL) -> Audit:
@@ -45,39 +41,7 @@ def measured(found: Audit, name: str) -> dict[str, object]:
     return dict(next(finding.measured for finding in found.findings if finding.name == name))
 
 
-def sample_of(run: Path) -> tuple[MethodLock, SampleLock]:
-    folder = run / "knowledge"
-    return read_lock(folder / "method.lock.json", MethodLock), read_lock(folder / "sample.lock.json", SampleLock)
-
-
-def forge(run: Path, change: Callable[[Outcome], Outcome]) -> list[int]:
-    """Change outcomes of the coded policy on the sample and make all digests and counts fit; returns the indices."""
-    folder, method_and_sample = run / "knowledge", sample_of(run)
-    shown, evidence = read_certificate(certificate_of(run)), read_evidence(folder / "evidence.parquet")
-    rows, changed = [], []
-    for outcome in evidence.outcomes.values():
-        new = change(outcome) if (outcome.policy, outcome.split) == ("coded", "sample") else outcome
-        rows.append(new)
-        if new != outcome:
-            changed.append(outcome.index)
-    (folder / "evidence.parquet").unlink()
-    write_evidence(
-        folder / "evidence.parquet", rows, sample_lock=evidence.sample_lock, policies=dict(evidence.policies)
-    )
-    certificate = build_certificate(
-        method=method_and_sample[0],
-        sample=method_and_sample[1],
-        message=(folder / "message.bin").read_bytes(),
-        evidence=(folder / "evidence.parquet").read_bytes(),
-        policy=shown.digests.policy,
-        engine=shown.engine,
-        stages=shown.stages,
-    )
-    write_certificate(certificate_of(run), certificate)
-    return changed
-
-
-def flattering_verdicts(count: int) -> Callable[[Outcome], Outcome]:
+def flattering_verdicts(count: int, reason: str = "right") -> Callable[[Outcome], Outcome]:
     """The first wrong completions are called right, and stay what they are."""
     left = iter(range(count))
 
@@ -91,7 +55,7 @@ def flattering_verdicts(count: int) -> Callable[[Outcome], Outcome]:
 
 def forged_completions(run: Path, count: int) -> Callable[[Outcome], Outcome]:
     """The first wrong completions become right ones that the message never wrote."""
-    method, _ = sample_of(run)
+    method, _ = locks_of(run)
     items = POPULATION.draw(sample_seed(method.digest, None), method.prompts)
     left = iter(range(count))
 
@@ -136,7 +100,10 @@ def test_fewer_prompts_leave_a_lower_accuracy_and_the_seed_chooses_them(finished
     expected = certified_accuracy(c.bound.losses + limit, c.n, bits=c.bits.total, delta=c.delta)
     assert remaining <= expected < remaining + 1e-6  # type: ignore[operator]
     detail = next(finding.detail for finding in found.findings if finding.name == "accuracy with flips")
-    assert "at 93 % confidence in all" in detail
+    assert "at 93 % confidence, 2 % less than the certificate's" in detail
+    everything = audit(finished, 2).findings[-1]
+    assert everything.measured["delta_audit"] == 0, "what was counted whole needs no share of delta"
+    assert "at the certificate's 95 % confidence" in everything.detail
     fresh = [measured(audit(finished, 2, Options(prompts=1)), "regenerated completions of coded")["seed"] for _ in "ab"]
     assert fresh[0] != fresh[1]
     assert "completions that were not regenerated" in " ".join(found.not_checked)
@@ -167,7 +134,7 @@ def test_published_certificates_hold_as_far_as_this_version_can_look(certificate
 
 def test_a_verdict_that_flatters_passes_v0_and_fails_v1_by_its_index(copy: Path) -> None:
     before = read_certificate(certificate_of(copy)).bound.certified_accuracy
-    changed = forge(copy, flattering_verdicts(3))
+    changed = forge(copy, "coded", flattering_verdicts(3))
     assert failed(audit(copy, 0)) == []
     assert read_certificate(certificate_of(copy)).bound.certified_accuracy > before
     found = audit(copy, 2)
@@ -180,6 +147,13 @@ def test_a_verdict_that_flatters_passes_v0_and_fails_v1_by_its_index(copy: Path)
     assert said.endswith("the certificate does NOT hold\n")
 
 
+def test_a_completion_that_was_cut_off_is_never_right(copy: Path) -> None:
+    changed = forge(copy, "coded", flattering_verdicts(1, "truncated"))
+    found = audit(copy, 1)
+    assert failed(found) == [(1, "verdicts of coded"), (1, "recount")]
+    assert measured(found, "verdicts of coded")["sample_flips"] == changed
+
+
 def test_a_verdict_that_was_too_strict_is_reported_and_changes_nothing(copy: Path) -> None:
     right = [
         o.index for o in read_evidence(copy / "knowledge" / "evidence.parquet").part("coded", "sample") if o.correct
@@ -188,7 +162,7 @@ def test_a_verdict_that_was_too_strict_is_reported_and_changes_nothing(copy: Pat
     def stricter(outcome: Outcome) -> Outcome:
         return replace(outcome, correct=False, reason="wrong") if outcome.index == right[0] else outcome
 
-    forge(copy, stricter)
+    forge(copy, "coded", stricter)
     found = audit(copy, 1)
     assert failed(found) == []
     assert measured(found, "verdicts of coded")["wrong_to_right"] == 1
@@ -205,7 +179,7 @@ def test_a_completion_that_the_stop_rule_cannot_leave(copy: Path) -> None:
         done.append(outcome.index)
         return replace(outcome, tokens=10_000)
 
-    forge(copy, late)
+    forge(copy, "coded", late)
     found = audit(copy, 1)
     assert failed(found) == [(1, "stop rule")]
     assert f"coded, sample prompt {done[0]}, draw 0: 10000 tokens, the lock allows" in " ".join(
@@ -214,7 +188,7 @@ def test_a_completion_that_the_stop_rule_cannot_leave(copy: Path) -> None:
 
 
 def test_completions_that_the_message_never_wrote_pass_v1_and_fail_v2(copy: Path) -> None:
-    changed = forge(copy, forged_completions(copy, 12))
+    changed = forge(copy, "coded", forged_completions(copy, 12))
     assert failed(audit(copy, 1)) == []
     found = audit(copy, 2)
     assert failed(found) == [(2, "regenerated completions of coded")]
@@ -229,7 +203,7 @@ def test_completions_that_the_message_never_wrote_pass_v1_and_fail_v2(copy: Path
 
 
 def test_flips_below_the_checker_s_limit_are_still_counted(copy: Path) -> None:
-    forge(copy, forged_completions(copy, 1))
+    forge(copy, "coded", forged_completions(copy, 1))
     found = audit(copy, 2, replace(ALL, max_flips=0.05))
     assert found.ok
     shown = measured(found, "accuracy with flips")
@@ -323,7 +297,7 @@ def test_a_re_run_needs_the_configuration_of_the_certificate(copy: Path, tmp_pat
 
 def test_a_later_attempt_lands_on_the_same_lock(finished: Path, tmp_path: Path) -> None:
     """Of the attempts before it only the number and the last digest are known, and that is enough."""
-    method, first = sample_of(finished)
+    method, first = locks_of(finished)
     items = POPULATION.draw(sample_seed(method.digest, None), method.prompts)
     heldout = POPULATION.draw(heldout_seed(method.digest, None), method.heldout)
     fifth = first.model_copy(update={"attempt": 5, "previous": digest(b"the fourth")})
