@@ -110,14 +110,15 @@ def test_fewer_prompts_leave_a_lower_accuracy_and_the_seed_chooses_them(finished
     assert "needs the model" not in " ".join(found.not_checked)
 
 
-def test_level_one_loads_no_torch(finished: Path) -> None:
+def test_level_one_loads_no_torch_and_level_two_asks_for_it(finished: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from progressive_rlvr.verify import Options, verify; "
-        f"a = verify(Path({str(certificate_of(finished))!r}), 1, Options(), lambda *x: None); "
-        "print(a.ok, a.level, 'torch' in sys.modules)"
+        "import sys; from pathlib import Path; from progressive_rlvr.verify import Options, verify\n"
+        f"path = Path({str(certificate_of(finished))!r})\n"
+        "a = verify(path, 1, Options(), lambda *x: None); print(a.ok, a.level, 'torch' in sys.modules)\n"
+        "sys.modules['torch'] = None; a = verify(path, 2, Options(), lambda *x: None); print(a.level, a.refused)"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=ENVIRONMENT, timeout=120)
-    assert result.stdout.split() == ["True", "1", "False"], result.stderr
+    assert result.stdout.splitlines() == ["True 1 False", "1 V2 needs torch: pip install 'progressive-rlvr[train]'"]
 
 
 @pytest.mark.parametrize("certificate", PUBLISHED, ids=lambda path: path.stem)
