@@ -212,6 +212,22 @@ def test_flips_below_the_checker_s_limit_are_still_counted(copy: Path) -> None:
     assert shown["certified_accuracy_with_flips"] < shown["claimed_accuracy"]  # type: ignore[operator]
 
 
+@pytest.mark.slow
+def test_another_history_is_seen_by_a_re_run_only_and_is_no_verdict(copy: Path) -> None:
+    """The digest of a stage is the producer's word; training elsewhere gives another, too."""
+    path = certificate_of(copy)
+    shown = json.loads(path.read_text())
+    shown["stages"][1]["done"] = "0" * 64
+    path.write_text(json.dumps(shown))
+    said = prlvr("verify", path, "--level", "3", code=1).stdout
+    failed = [line for line in said.splitlines() if line.startswith("FAIL")]
+    assert len(failed) == 1
+    assert failed[0].startswith("FAIL  V3 certificate again: the run ends with another certificate (stages[1].done is")
+    assert "no proof of fraud" in failed[0]
+    assert "ok    V3 message again: the run ends with the same" in said
+    assert "says nothing against it" in said.splitlines()[-1]
+
+
 # --- the statement of V2 -------------------------------------------------------------------------------------
 
 
