@@ -22,7 +22,7 @@ from pacbayes.canonical import digest, write_atomic
 from pacbayes.codes import Menu, MenuEntry
 from pacbayes.evidence import Split
 from pacbayes.gumbel import prompt_key
-from pacbayes.pool import Pool, draw_from_pool
+from pacbayes.pool import Pool
 from pacbayes.sample import (
     AttemptLog,
     Claim,
@@ -34,9 +34,7 @@ from pacbayes.sample import (
     Reported,
     SampleLock,
     heldout_noise_root,
-    heldout_seed,
     noise_root,
-    sample_seed,
     write_lock,
 )
 from progressive_rlvr.config import RunConfig
@@ -54,7 +52,7 @@ from progressive_rlvr.engines import Engine, Request, Settings, open_engine
 from progressive_rlvr.errors import UserError
 from progressive_rlvr.metrics import Metrics
 from progressive_rlvr.models import BaseModel, find_base
-from progressive_rlvr.populations import find_population, open_domain, pool_items, self_test
+from progressive_rlvr.populations import draw_items, find_population, open_domain, pool_items, self_test
 
 ENGINE = "hf"
 ANSWERS_PER_PASS = 32
@@ -169,7 +167,7 @@ def open_chain(config: RunConfig, run_folder: Path, domain_name: str) -> Chain:
     method = lock_method(config, base, domain, population, artifact, modules, pool)
     write_lock(folder / "method.lock.json", method)
     beacon = config.sample.beacon
-    items = _draw(population, method, beacon, pool)
+    items = draw_items(population, method, beacon)
     log = AttemptLog(run_folder.parent / "attempts.jsonl")
     sample = log.register(method, items["sample"], items["heldout"], beacon=beacon)
     write_lock(folder / "sample.lock.json", sample)
@@ -189,24 +187,6 @@ def _lock_pool(population: Population, path: Path) -> Pool | None:
         raise UserError(f"population {population.name} is no pool: {error.errors()[0]['msg']}") from error
     write_lock(path, pool)
     return pool
-
-
-def _draw(population: Population, method: MethodLock, beacon: str | None, pool: Pool | None) -> dict[str, list[Item]]:
-    """The sample and the held-out prompts that follow from the method lock and the beacon."""
-    n, heldout = method.prompts, method.heldout
-    seed = sample_seed(method.digest, beacon)
-    if pool is not None:
-        everything = pool_items(population)
-        drawn = [everything[i] for i in draw_from_pool(seed, len(everything), n + heldout)]
-        return {"sample": drawn[:n], "heldout": drawn[n:]}
-    items = {
-        "sample": population.draw(seed, n),
-        "heldout": population.draw(heldout_seed(method.digest, beacon), heldout),
-    }
-    for split, wanted in (("sample", n), ("heldout", heldout)):
-        if len(items[split]) != wanted:
-            raise UserError(f"{population.name}: asked for {wanted} {split} prompts, got {len(items[split])}")
-    return items
 
 
 def _write_prompts(path: Path, items: dict[str, list[Item]]) -> None:
