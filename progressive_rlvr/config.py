@@ -153,7 +153,7 @@ class Quantize(Frozen):
 
     candidates_on: Positive = Field(2000, description="prompts of the sample on which candidates are compared")
     max_bits: float | None = Field(None, gt=0, description="longer messages are not considered")
-    moves: int = Field(0, ge=0, description="how far the integers of the best candidate are searched, one by one")
+    rounds: int = Field(0, ge=0, description="of search from the integers of the best candidate")
 
 
 class Stages(Frozen):

@@ -18,7 +18,7 @@ STAGES = {
     "rlvr": {"steps": 6, "prompts": 4, "samples": 4, "learning_rate": 0.002, "rank": 2},
     "distill": {"steps": 6, "prompts": 16},
     "tinylora": {"steps": 6, "prompts": 4, "samples": 4},
-    "quantize": {"candidates_on": 60, "moves": 2},
+    "quantize": {"candidates_on": 60, "rounds": 2},
 }
 SMALL = {
     "name": "small",
