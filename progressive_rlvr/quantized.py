@@ -51,12 +51,19 @@ def load_quantized(folder: Path, scheme: Scheme, dtype: torch.dtype, device: str
         trust_remote_code=False,
         use_safetensors=True,
     ).eval()
-    if device == "cpu":
-        # In evaluation mode, on a CPU, bitsandbytes rounds activations to 8 bits (int8) or, where the CPU has AVX-512
-        # BF16, repacks the weights and multiplies in bfloat16 (nf4). In training mode it multiplies in `dtype`.
-        for module in quantized_modules(model).values():
-            module.train()
+    keep_precision(model)
     return model
+
+
+def keep_precision(model: nn.Module) -> None:
+    """Have packed layers on a CPU multiply in the dtype of their input.
+
+    In evaluation mode bitsandbytes rounds activations to 8 bits (int8) or, where the CPU has AVX-512 BF16, repacks the
+    weights and multiplies in bfloat16 (nf4). In training mode it does neither.
+    """
+    for module in quantized_modules(model).values():
+        if module.weight.device.type == "cpu":
+            module.train()
 
 
 def quantized_modules(model: nn.Module) -> dict[str, nn.Module]:
