@@ -4,9 +4,10 @@
     python benchmarks/generation.py --model pocket --n 4000 --batch 512  the embedded model on its own prompts
     python benchmarks/generation.py --memory                             peak memory for 500 and for 4,000 prompts
 
-The same prompts go through each way of generating, sorted by length and cut into rounds that alternate, so that a
-machine that is busy with something else slows all of them. `generate` samples with the same temperature, stop tokens,
-dtype and batch size, without a prefix cache. A token counts if it belongs to a completion: nothing after the stop.
+The same prompts go through each way of generating, sorted by length and cut into rounds that alternate, and CPU
+seconds are counted (of all threads), so that a machine that is busy with something else slows all of them alike.
+`generate` samples with the same temperature, stop tokens, dtype and batch size, without a prefix cache. A token counts
+if it belongs to a completion: nothing after the stop.
 
 `--against FILE` is another version of progressive_rlvr/engines/hf.py, such as
 `git show e2b7a94:progressive_rlvr/engines/hf.py > old_hf.py`.
@@ -98,11 +99,11 @@ class Stopwatch:
         self.function, self.seconds = function, 0.0
 
     def __call__(self, *arguments: Any) -> Any:
-        start = time.perf_counter()
+        start = time.process_time()
         try:
             return self.function(*arguments)
         finally:
-            self.seconds += time.perf_counter() - start
+            self.seconds += time.process_time() - start
 
 
 def other_version(path: Path) -> ModuleType:
@@ -131,13 +132,14 @@ def compare(arguments: argparse.Namespace) -> None:
     for way in ways.values():
         way(everything[:4])
     noise.seconds = 0.0
-    seconds, tokens = dict.fromkeys(ways, 0.0), dict.fromkeys(ways, 0)
+    seconds, tokens, elapsed = dict.fromkeys(ways, 0.0), dict.fromkeys(ways, 0), dict.fromkeys(ways, 0.0)
     size = -(-len(everything) // arguments.rounds)
     for start in range(0, len(everything), size):
         for name, way in ways.items():
-            begun = time.perf_counter()
+            begun, clock = time.process_time(), time.perf_counter()
             tokens[name] += way(everything[start : start + size])
-            seconds[name] += time.perf_counter() - begun
+            seconds[name] += time.process_time() - begun
+            elapsed[name] += time.perf_counter() - clock
     longest = len(tokenizer(everything[-1].prompt)["input_ids"])
     print(
         f"{arguments.model}, {arguments.dtype}, {len(everything):,} prompts of up to {longest} tokens, "
@@ -148,8 +150,8 @@ def compare(arguments: argparse.Namespace) -> None:
     for name in ways:
         speed = tokens[name] / seconds[name]
         print(
-            f"{name:12} {tokens[name]:7,} tokens {seconds[name]:8.1f} s {speed:8.1f} tokens/s   "
-            f"engine hf is x {own / speed:.2f}"
+            f"{name:12} {tokens[name]:7,} tokens {seconds[name]:8.1f} CPU s {speed:8.1f} tokens/CPU s   engine hf: "
+            f"x {own / speed:.2f}   ({elapsed[name]:.1f} s by the clock)"
         )
     print(f"noise and sampling: {100 * noise.seconds / seconds['engine hf']:.1f} % of the engine's time")
 

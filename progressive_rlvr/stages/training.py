@@ -153,6 +153,9 @@ def optimizer(model: PreTrainedModel, settings: Rlvr | Distill | TinyLora) -> to
 def train(trainer: Trainer, folder: Path) -> None:
     """Train from the newest complete checkpoint, or from the beginning."""
     trainer.remove_callback(PrinterCallback)  # the recorder keeps what it would print
+    for parameter in trainer.model.parameters():
+        if parameter.requires_grad:
+            parameter.data = parameter.data.float()  # TRL rounds adapters of quantized bases to bfloat16
     trainer.train(resume_from_checkpoint=newest_checkpoint(folder / CHECKPOINTS))
 
 

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+import json
+from pathlib import Path
 
 import pytest
 import torch
 from peft import TinyLoraConfig, get_peft_model
+from small_runs import prlvr, write_config
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from pacbayes.codes import LaplaceCode, Menu, MenuEntry
 from progressive_rlvr.config import Student
-from progressive_rlvr.decoder import get_vector, inject, make_prior, set_vector, target_modules, tensors_digest
+from progressive_rlvr.decoder import get_vector, inject, make_prior, merged, set_vector, target_modules, tensors_digest
 from progressive_rlvr.engines import Request, Settings
 from progressive_rlvr.engines.hf import HfEngine
 from progressive_rlvr.errors import UserError
+from progressive_rlvr.merge_audit import merge
 from progressive_rlvr.models import BaseModel, find_base, replaced
 from progressive_rlvr.policies import decode_message
 from progressive_rlvr.quantized import Scheme, dense_weight, packed_digest, quantized_modules
@@ -116,8 +120,6 @@ def test_the_student_in_training_is_the_policy_that_is_served(scheme: Scheme) ->
     set_vector(tuned, v)
     assert torch.equal(get_vector(tuned), v)
     assert [n for n, p in tuned.named_parameters() if p.requires_grad and "tinylora_v" not in n] == []
-    from progressive_rlvr.decoder import merged
-
     with replaced(model, merged(model, STUDENT, prior, v)):
         assert torch.allclose(logits(model), logits(tuned), atol=2e-4)
     tuned(input_ids=torch.tensor([[5, 9, 30]])).logits.square().sum().backward()
@@ -162,3 +164,60 @@ def test_the_fault_in_peft_that_the_student_goes_around(nf4: BaseModel) -> None:
     config = TinyLoraConfig(r=2, u=1, target_modules=["q_proj"], projection_seed=0, task_type="CAUSAL_LM")
     with pytest.raises(RuntimeError, match="Only Tensors of floating point"):
         get_peft_model(nf4.load(), config)
+
+
+def test_merging_rounds_the_sum_again(nf4: BaseModel) -> None:
+    """The merged twin holds packed weights near W + B R A, and not W + B R A: nf4 has sixteen levels a block."""
+    model = nf4.load()
+    prior = make_prior(model, STUDENT)
+    update = merged(model, STUDENT, prior, torch.linspace(0.2, 0.8, 7))
+    wanted = {
+        name: dense_weight(module) + update[f"{name}.up"] @ update[f"{name}.down"]
+        for name, module in quantized_modules(model).items()
+    }
+    twin = merge(nf4.load(), update)
+    assert list(quantized_modules(twin)) == list(wanted)
+    for name, module in quantized_modules(twin).items():
+        off = (dense_weight(module) - wanted[name]).norm() / wanted[name].norm()
+        assert 0.005 < off < 0.15, name
+
+
+def test_only_quantized_runs_have_a_merge_to_audit(tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "small"
+    folder.mkdir(parents=True)
+    write_config(tmp_path).rename(folder / "config.resolved.yaml")
+    assert "not quantized" in prlvr("audit", "merge", folder, "knowledge", code=2).stderr
+    assert "no domain" in prlvr("audit", "merge", folder, "mathematics", code=2).stderr
+    assert "is no run" in prlvr("audit", "merge", tmp_path, "knowledge", code=2).stderr
+
+
+def test_a_quantized_base_has_one_dtype(tmp_path: Path) -> None:
+    base = {"model": "pocket", "quantization": "nf4", "training_dtype": "bfloat16"}
+    assert "must be generation.dtype" in prlvr("lock", write_config(tmp_path, base=base), code=2).stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["nf4", "int8"])
+def test_a_quantized_base_from_the_lock_to_the_audit(scheme: Scheme, tmp_path: Path) -> None:
+    config = write_config(tmp_path, base={"model": "pocket", "quantization": scheme})
+    runs = tmp_path / "runs"
+    prlvr("run", config, "--runs", runs, timeout=900)
+    domain = runs / "small" / "knowledge"
+    lock = json.loads((domain / "method.lock.json").read_text())
+    base = quantized(scheme)
+    assert base.quantized is not None
+    assert lock["claim"]["base"] == f"pocket ({scheme})"
+    assert lock["model"]["quantization"] == {"scheme": scheme, "weights": base.quantized.weights}
+    assert lock["claim"]["base_digest"] == base.digest
+    prlvr("verify", domain / "certificate.json")
+    assert "bitsandbytes" in json.loads((domain / "certificate.json").read_text())["engine"]["versions"]
+    audit = json.loads(prlvr("audit", "merge", runs / "small", "knowledge", "--prompts", "60").stdout)
+    assert audit["prompts"] == 60
+    assert audit["completions"]["as_in_the_evidence"] == 60, "the policy before merging is the certified one"
+    verdicts = audit["verdicts"]
+    turned = verdicts["wrong_to_right"] - verdicts["right_to_wrong"]
+    assert verdicts["right_after"] - verdicts["right_before"] == turned
+    prlvr("report", runs / "small")
+    assert "Merged into the weights" in (runs / "small" / "reports" / "report.html").read_text()
+    log = (domain / "logs" / "worker.log").read_text()
+    assert "inputs will be cast" not in log
