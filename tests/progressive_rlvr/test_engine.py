@@ -15,7 +15,9 @@ from pacbayes.gumbel import gumbel, gumbel_integers
 from progressive_rlvr.engines import Completion, Request, Settings
 from progressive_rlvr.engines.base import common_prefix, cut
 from progressive_rlvr.engines.hf import HfEngine, stop_tokens
+from progressive_rlvr.engines.slots import masks
 from progressive_rlvr.errors import UserError
+from progressive_rlvr.models import BaseModel
 
 
 def requests(n: int) -> list[Request]:
@@ -142,6 +144,18 @@ def test_a_sliding_window_is_a_window(tokenizer: PreTrainedTokenizerBase) -> Non
     wanted, settings = uneven("12 + 30 = 42\n", 12), Settings(8, 1.0, None, 5)
     found = HfEngine(model, tokenizer).generate(wanted, settings)
     assert found == [oracle(model, tokenizer, r, settings) for r in wanted]
+
+
+def test_everything_has_the_dtype_of_the_model(tiny: BaseModel, tokenizer: PreTrainedTokenizerBase) -> None:
+    model = tiny.load("bfloat16")
+    mask = masks(model.config, torch.tensor([[3], [0]]), 5, model.dtype)
+    lowest = torch.finfo(torch.bfloat16).min
+    rows = [[0, 0, 0, 0, lowest], [0, lowest, lowest, lowest, lowest]]
+    assert torch.equal(mask, torch.tensor(rows, dtype=torch.bfloat16)[:, None, None])
+    wanted, settings = requests(12), Settings(6, 1.0, None, 5)
+    found = HfEngine(model, tokenizer).generate(wanted, settings)
+    assert len(found) == 12
+    assert found == HfEngine(model, tokenizer).generate(wanted, settings)
 
 
 def test_layers_that_are_no_attention_are_refused(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
