@@ -159,11 +159,12 @@ def test_the_base_is_what_it_was_quantized_to(nf4: BaseModel) -> None:
         other.load()
 
 
-def test_the_fault_in_peft_that_the_student_goes_around(nf4: BaseModel) -> None:
+@pytest.mark.parametrize("scheme", ["nf4", "int8"])
+def test_the_fault_in_peft_that_the_student_goes_around(scheme: Scheme) -> None:
     """peft 0.21: v takes the dtype of the packed bytes, and A, B are an SVD of them. If this fails, it was mended."""
     config = TinyLoraConfig(r=2, u=1, target_modules=["q_proj"], projection_seed=0, task_type="CAUSAL_LM")
     with pytest.raises(RuntimeError, match="Only Tensors of floating point"):
-        get_peft_model(nf4.load(), config)
+        get_peft_model(quantized(scheme).load(), config)
 
 
 def test_merging_rounds_the_sum_again(nf4: BaseModel) -> None:
