@@ -133,7 +133,10 @@ def test_serving_multiplies_by_the_weights_and_by_nothing_coarser(scheme: Scheme
     """bitsandbytes' evaluation mode on a CPU rounds activations too; then completions depend on the machine."""
     model = quantized(scheme).load()
     assert len(quantized_modules(model)) == 28
-    assert torch.allclose(logits(model), logits(dense_twin(find_base("pocket"), model, {})), atol=1e-4)
+    twin = logits(dense_twin(find_base("pocket"), model, {}))
+    assert torch.allclose(logits(model), twin, atol=1e-4)
+    if scheme == "int8":  # nf4 differs where the CPU has AVX-512 BF16
+        assert (logits(model.eval()) - twin).abs().max() > 0.01
 
 
 @pytest.mark.parametrize("scheme", ["nf4", "int8"])
