@@ -213,7 +213,7 @@ def test_a_quantized_base_from_the_lock_to_the_audit(scheme: Scheme, tmp_path: P
     assert lock["claim"]["base"] == f"pocket ({scheme})"
     assert lock["model"]["quantization"] == {"scheme": scheme, "weights": base.quantized.weights}
     assert lock["claim"]["base_digest"] == base.digest
-    prlvr("verify", domain / "certificate.json")
+    prlvr("verify", domain / "certificate.json", "--level", "2", timeout=900)
     assert "bitsandbytes" in json.loads((domain / "certificate.json").read_text())["engine"]["versions"]
     audit = json.loads(prlvr("audit", "merge", runs / "small", "knowledge", "--prompts", "60").stdout)
     assert audit["prompts"] == 60
