@@ -118,8 +118,8 @@ def _base(case: Case, options: Options) -> BaseModel:
     packed = base.quantized.weights if base.quantized else None
     if packed != (locked.quantization.weights if locked.quantization else None):
         raise UserError(
-            f"quantized to {scheme} here, {base.name} has other packed weights than the lock names; the certificate says "
-            "which version of bitsandbytes made them"
+            f"quantized to {scheme} here, {base.name} has other packed weights than the lock names; the certificate "
+            "says which version of bitsandbytes made them"
         )
     return base
 
