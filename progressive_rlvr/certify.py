@@ -18,6 +18,7 @@ from progressive_rlvr.stages.quantize import MESSAGE_FILE
 
 CERTIFICATE_FILE = "certificate.json"
 NAMED_VERSIONS = ("torch", "transformers", "peft", "trl", "progressive-rlvr")
+QUANTIZER = "bitsandbytes"
 
 
 def engine_record(chain: Chain, model: PreTrainedModel) -> Engine:
@@ -28,7 +29,7 @@ def engine_record(chain: Chain, model: PreTrainedModel) -> Engine:
         dtype=locked.dtype,
         batch_size=locked.batch_size,
         device=model.device.type,
-        versions={name: version(name) for name in NAMED_VERSIONS},
+        versions={name: version(name) for name in (*NAMED_VERSIONS, *([QUANTIZER] if chain.base.quantized else []))},
     )
 
 

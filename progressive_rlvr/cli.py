@@ -192,6 +192,25 @@ def _add_questions() -> None:
 _add_questions()
 
 
+audit_app = typer.Typer(help="What certificates take for granted, measured.", no_args_is_help=True)
+app.add_typer(audit_app, name="audit")
+
+
+@audit_app.command("merge")
+def audit_merge(
+    run_folder: Annotated[Path, typer.Argument(help="A run on a quantized base.", metavar="RUN")],
+    domain: Annotated[str, typer.Argument(help="One of its domains.")],
+    prompts: Annotated[int, typer.Option("--prompts", min=1, help="How many prompts are answered.")] = 500,
+) -> None:
+    """Merge the message into the 8- or 4-bit weights and compare: logits, completions and verdicts before and after.
+
+    Writes RUN/DOMAIN/merge-audit.json, which the report shows, and prints it. What is certified is the policy before.
+    """
+    from progressive_rlvr.merge_audit import audit_merge as audit
+
+    typer.echo(json.dumps(audit(run_folder, domain, prompts), indent=1))
+
+
 @app.command()
 def verify(
     certificates: Annotated[

@@ -41,6 +41,9 @@ class Base(Frozen):
     model: str = Field(description="locked: `pocket`, `smollm2-135m`, a hub id, or a folder")
     revision: str | None = Field(None, description="locked through the weights' digest: a hub commit")
     training_dtype: Literal["float32", "bfloat16"] = Field("float32", description="dtype of the training stages")
+    quantization: Literal["none", "int8", "nf4"] = Field(
+        "none", description="locked: bitsandbytes weights of the linear layers, in training and in what is certified"
+    )
 
 
 class DomainChoice(Frozen):
@@ -224,6 +227,15 @@ class RunConfig(Frozen):
     @classmethod
     def _canonical(cls, domains: dict[str, DomainChoice]) -> dict[str, DomainChoice]:
         return {canonical_name(name): choice for name, choice in domains.items()}
+
+    @model_validator(mode="after")
+    def _quantized_once(self) -> RunConfig:
+        if self.base.quantization != "none" and self.base.training_dtype != self.generation.dtype:
+            raise ValueError(
+                f"a quantized base is one model: base.training_dtype ({self.base.training_dtype}) must be "
+                f"generation.dtype ({self.generation.dtype})"
+            )
+        return self
 
 
 def load_config(path: Path, data_dir: Path | None = None) -> RunConfig:

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
 from torch import Tensor
 
 Progress = Callable[[int], None]
@@ -62,10 +63,12 @@ def cut(text: str, stop: str | None) -> str:
     return text if stop is None else text.split(stop, 1)[0]
 
 
-def common_prefix(rows: Sequence[list[int]]) -> int:
-    """Length of the longest prefix that all rows share, but at least one token short of the shortest row."""
-    first, last = min(rows), max(rows)
-    length = 0
-    while length < min(map(len, rows)) - 1 and first[length] == last[length]:
-        length += 1
+def common_prefix(rows: Sequence[Sequence[int] | np.ndarray]) -> int:
+    """Length of the longest prefix that all rows of token ids share, but at least one token short of the shortest
+    row.
+    """
+    first, length = np.asarray(rows[0]), min(map(len, rows)) - 1
+    for row in rows:
+        same = first[:length] == np.asarray(row[:length])
+        length = length if same.all() else int(same.argmin())
     return length

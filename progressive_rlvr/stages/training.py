@@ -177,6 +177,9 @@ class Shrinking(torch.optim.AdamW):
 def train(trainer: Trainer, folder: Path) -> None:
     """Train from the newest complete checkpoint, or from the beginning."""
     trainer.remove_callback(PrinterCallback)  # the recorder keeps what it would print
+    for parameter in trainer.model.parameters():
+        if parameter.requires_grad:
+            parameter.data = parameter.data.float()  # TRL rounds adapters of quantized bases to bfloat16
     trainer.train(resume_from_checkpoint=newest_checkpoint(folder / CHECKPOINTS))
 
 
