@@ -48,7 +48,6 @@ from progressive_rlvr.metrics import Metrics
 from progressive_rlvr.models import BaseModel, find_base
 from progressive_rlvr.populations import find_population, open_domain, pool_items, self_test
 
-ENGINE = "hf"
 SPLITS: tuple[Split, ...] = ("sample", "heldout")
 
 
@@ -102,7 +101,7 @@ class Chain:
 
     def engine(self, model: PreTrainedModel) -> Engine:
         """The locked engine over the certified model."""
-        return open_engine(self.method.generation.engine, model, self.tokenizer)
+        return open_engine(self.method.generation.engine, model, self.tokenizer, self.base.folder)
 
     def noise_root(self, split: str) -> str:
         """Root of the noise on a split (hex)."""
@@ -275,7 +274,7 @@ def lock_method(
             temperature=config.generation.temperature,
             max_new_tokens=population.max_new_tokens,
             stop=population.stop,
-            engine=ENGINE,
+            engine=config.generation.engine,
             dtype=config.generation.dtype,
             batch_size=config.generation.batch_size,
         ),

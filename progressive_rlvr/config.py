@@ -68,6 +68,7 @@ class Sample(Frozen):
 class Generation(Frozen):
     """How the certified policy answers."""
 
+    engine: Literal["hf", "vllm"] = Field("hf", description="locked: transformers, or vLLM in its own environment")
     temperature: float = Field(1.0, gt=0, description="locked")
     dtype: Literal["float32", "bfloat16"] = Field("float32", description="locked: dtype of the certified weights")
     batch_size: Positive = Field(256, description="locked: sequences decoded together")
