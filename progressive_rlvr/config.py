@@ -151,6 +151,9 @@ class Stages(Frozen):
     quantize: Quantize = Quantize()
     checkpoint_every: Positive | None = Field(None, description="training steps between checkpoints of long stages")
     micro_batch: Positive | None = Field(None, description="sequences per backward pass; none: a whole step at once")
+    rollouts: Literal["hf", "vllm"] = Field(
+        "hf", description="what generates in rlvr and tinylora; vllm: TRL's, in its own process, on a GPU only"
+    )
 
     @model_validator(mode="after")
     def _chain(self) -> Stages:

@@ -142,7 +142,7 @@ def test_preempted_requests_and_chunked_prompts_get_the_same_tokens(pocket_base:
     """Room for about six sequences where sixteen are wanted, and 16 tokens a step where prompts have more."""
     model, tokenizer = pocket_base.load(), pocket_base.load_tokenizer()
     per_token = 2 * 4 * model.config.hidden_size * model.config.num_hidden_layers
-    small = {"block_size": 16, "kv_cache_memory_bytes": 16 * 32 * per_token, "max_num_batched_tokens": 16}
+    small = {"block_size": 32, "kv_cache_memory_bytes": 16 * 32 * per_token, "max_num_batched_tokens": 16}
     engine = VllmEngine(model, tokenizer, pocket_base.folder, small)
     requests, settings = pocket_requests(60), Settings(40, 1.0, None, 16)
     assert max(len(tokenizer(r.prompt)["input_ids"]) for r in requests) > 16
@@ -159,7 +159,7 @@ def test_weights_are_served_and_taken_back(pocket_base: BaseModel, hf: HfEngine,
     base = tokens(hf, requests)
     generator = torch.Generator().manual_seed(0)
     weights = {
-        name: p.detach() + 0.02 * torch.randn(p.shape, generator=generator)
+        name: p.detach() + 0.05 * torch.randn(p.shape, generator=generator)
         for name, p in pocket_base.load().named_parameters()
         if name.endswith("_proj.weight")
     }

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 import vllm
 from vllm import SamplingParams
+from vllm.exceptions import VLLMValidationError
 from vllm.v1.sample.logits_processor import BatchUpdate, MoveDirectionality
 
 from pacbayes.gumbel import prompt_key, sample_tokens
@@ -21,8 +22,9 @@ ROOT, PROMPT = bytes(range(32)).hex(), bytes(range(32, 64)).hex()
 V1 = SimpleNamespace(use_v2_model_runner=False, speculative_config=None)
 
 
-def params(key: bytes, temperature: float = 1.0, **other: object) -> SamplingParams:
-    return SamplingParams(**{"temperature": 0.0, "extra_args": extra_args(key, temperature), **other})
+def params(key: bytes, ours: float = 1.0, **other: object) -> SamplingParams:
+    """Greedy for vLLM, at temperature `ours` for the noise."""
+    return SamplingParams(**{"temperature": 0.0, "extra_args": extra_args(key, ours), **other})
 
 
 def processor() -> KeyedNoise:
@@ -133,13 +135,16 @@ def refused_settings() -> None:
 
 
 def refused_by_vllm_itself(folder: str) -> None:
-    """A request without a key does not get through the real engine, nor does a server with drafted tokens."""
+    """What the processor refuses does not get through the real engine."""
     from progressive_rlvr.engines.vllm_worker import Server
 
     server = Server(folder, "float32", 4, 128, {})
-    prompt = {"prompt_token_ids": [5, 6, 7]}
-    refused(lambda: server.llm.generate(prompt, SamplingParams(temperature=0.0), use_tqdm=False), "noise key")
-    refused(lambda: server.llm.generate(prompt, params(bytes(32), temperature=1.0), use_tqdm=False), "extra_args")
+
+    def ask(asked: SamplingParams) -> None:
+        server.llm.generate({"prompt_token_ids": [5, 6, 7]}, asked, use_tqdm=False)
+
+    refused(lambda: ask(SamplingParams(temperature=0.0)), "without a noise key", VLLMValidationError)
+    refused(lambda: ask(params(bytes(32), temperature=1.0)), "temperature = 1.0 is refused", VLLMValidationError)
     assert server.generate([[5, 6, 7]], ["00" * 32], 1.0, 3, [1])["tokens"]
 
 
