@@ -221,7 +221,7 @@ class _Audit:
         order = list(range(len(self.requests)))
         if variant.order == "shuffled":
             random.Random(0).shuffle(order)
-        engine = open_engine(variant.engine, model, self.chain.tokenizer, self.chain.base.folder)
+        engine = open_engine(variant.engine, model, self.chain.tokenizer)
         settings = replace(self.chain.settings, batch_size=variant.batch_size)
         with engine.serving(policy.weights):
             found = engine.generate([self.requests[i] for i in order], settings)
@@ -251,7 +251,7 @@ class _Audit:
         if not parted:
             return []
         model, policy = self._policy("float32")
-        engine = open_engine("hf", model, self.chain.tokenizer, self.chain.base.folder)
+        engine = open_engine("hf", model, self.chain.tokenizer)
         temperature = self.chain.settings.temperature
         found = []
         with engine.serving(policy.weights):

@@ -101,7 +101,7 @@ class Chain:
 
     def engine(self, model: PreTrainedModel) -> Engine:
         """The locked engine over the certified model."""
-        return open_engine(self.method.generation.engine, model, self.tokenizer, self.base.folder)
+        return open_engine(self.method.generation.engine, model, self.tokenizer)
 
     def noise_root(self, split: str) -> str:
         """Root of the noise on a split (hex)."""

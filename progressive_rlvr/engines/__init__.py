@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from progressive_rlvr.engines.base import Completion, Engine, Request, Settings
@@ -13,8 +11,8 @@ from progressive_rlvr.engines.vllm import VllmEngine, interpreter, versions
 __all__ = ["Completion", "Engine", "Request", "Settings", "engine_versions", "open_engine"]
 
 
-def open_engine(name: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> Engine:
-    """The engine of that name over a base model, which was loaded from `folder`.
+def open_engine(name: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Engine:
+    """The engine of that name over a base model.
 
     Raises:
         UserError: the engine is not installed, or cannot serve this model.
@@ -22,7 +20,7 @@ def open_engine(name: str, model: PreTrainedModel, tokenizer: PreTrainedTokenize
     if name == "hf":
         return HfEngine(model, tokenizer)
     if name == "vllm":
-        return VllmEngine(model, tokenizer, folder)
+        return VllmEngine(model, tokenizer)
     raise ValueError(f"no engine {name!r}; there are hf and vllm")
 
 

@@ -1,6 +1,6 @@
 """Generation with vLLM in a process and an environment of its own.
 
-    engine = VllmEngine(model, tokenizer, folder)
+    engine = VllmEngine(model, tokenizer)
     with engine.serving(weights):
         engine.generate([Request("12 + 30 =", key)], settings)
 
@@ -169,20 +169,22 @@ class VllmEngine:
         self,
         model: PreTrainedModel,
         tokenizer: PreTrainedTokenizerBase,
-        folder: Path,
         options: Mapping[str, object] | None = None,
     ) -> None:
-        """`model` gives the dtype; its weights are read again from `folder`. `options` go to vLLM's `LLM`.
+        """`model` says what to serve: vLLM reads the folder that it was loaded from, in its dtype. `options` go to
+        vLLM's `LLM`.
 
         Raises:
-            UserError: no vLLM, or a quantized base.
+            UserError: no vLLM, a model that was not loaded from a folder, or a quantized one.
         """
         import torch
 
         versions(interpreter())
         if getattr(model, "is_quantized", False):
             raise UserError("the engine vllm serves no quantized base: its kernels would round in another way than hf")
-        self.tokenizer, self.folder = tokenizer, folder
+        if not Path(model.name_or_path).is_dir():
+            raise UserError(f"the engine vllm reads a model's folder, and {model.name_or_path!r} is none")
+        self.tokenizer, self.folder = tokenizer, model.name_or_path
         self.dtype = str(model.dtype).removeprefix("torch.")
         self.limit: int = model.config.max_position_embeddings
         self.threads = torch.get_num_threads()
@@ -260,7 +262,7 @@ class VllmEngine:
             room = min(self.limit, max(SHORTEST, 1 << (length - 1).bit_length()))
             self._worker.ask(
                 "open",
-                folder=str(self.folder),
+                folder=self.folder,
                 dtype=self.dtype,
                 batch_size=batch_size,
                 length=room,

@@ -110,7 +110,7 @@ def hf(pocket_base: BaseModel) -> HfEngine:
 
 @pytest.fixture(scope="module")
 def engine(pocket_base: BaseModel) -> Iterator[VllmEngine]:
-    made = VllmEngine(pocket_base.load(), pocket_base.load_tokenizer(), pocket_base.folder)
+    made = VllmEngine(pocket_base.load(), pocket_base.load_tokenizer())
     yield made
     made.close()
 
@@ -146,7 +146,7 @@ def test_preempted_requests_and_chunked_prompts_get_the_same_tokens(pocket_base:
     model, tokenizer = pocket_base.load(), pocket_base.load_tokenizer()
     per_token = 2 * 4 * model.config.hidden_size * model.config.num_hidden_layers
     small = {"block_size": 32, "kv_cache_memory_bytes": 10 * 32 * per_token, "max_num_batched_tokens": 16}
-    engine = VllmEngine(model, tokenizer, pocket_base.folder, small)
+    engine = VllmEngine(model, tokenizer, small)
     requests, settings = pocket_requests(60), Settings(40, 3.0, None, 16)
     assert max(len(tokenizer(r.prompt)["input_ids"]) for r in requests) > 16
     try:
@@ -196,10 +196,10 @@ def test_what_cannot_be_served_is_refused(pocket_base: BaseModel, engine: VllmEn
     model, tokenizer = pocket_base.load(), pocket_base.load_tokenizer()
     drafting = {"speculative_config": {"method": "ngram", "num_speculative_tokens": 2, "prompt_lookup_max": 2}}
     with pytest.raises(UserError, match="speculative decoding"):
-        VllmEngine(model, tokenizer, pocket_base.folder, drafting).generate(pocket_requests(4), STOP)
+        VllmEngine(model, tokenizer, drafting).generate(pocket_requests(4), STOP)
     model.is_quantized = True
     with pytest.raises(UserError, match="no quantized base"):
-        VllmEngine(model, tokenizer, pocket_base.folder)
+        VllmEngine(model, tokenizer)
 
 
 @pytest.mark.vllm
@@ -226,7 +226,7 @@ def smollm2() -> BaseModel:
 @pytest.fixture(scope="module")
 def pair(smollm2: BaseModel) -> Iterator[tuple[HfEngine, VllmEngine]]:
     model, tokenizer = smollm2.load(), smollm2.load_tokenizer()
-    engine = VllmEngine(model, tokenizer, smollm2.folder)
+    engine = VllmEngine(model, tokenizer)
     yield HfEngine(model, tokenizer), engine
     engine.close()
 
