@@ -42,7 +42,7 @@ from pacbayes.sample import (
 from progressive_rlvr.config import RunConfig
 from progressive_rlvr.declare import declare
 from progressive_rlvr.decoder import group_count, make_prior, read_prior, tensors_digest, write_prior
-from progressive_rlvr.engines import Engine, Request, Settings, open_engine
+from progressive_rlvr.engines import Engine, Request, Settings, engine_versions, open_engine
 from progressive_rlvr.errors import UserError
 from progressive_rlvr.metrics import Metrics
 from progressive_rlvr.models import BaseModel, find_base
@@ -152,6 +152,7 @@ def open_chain(config: RunConfig, run_folder: Path, domain_name: str) -> Chain:
     domain = open_domain(domain_name, config.data_dir)
     population = find_population(domain, config.domains[domain_name].population)
     if not (folder / "sample.lock.json").exists():
+        engine_versions(config.generation.engine)  # one that is not here is refused before anything is locked
         self_test(domain, population)
     base = find_base(config.base.model, config.base.revision)
     artifact, modules = _prior(config, base, folder / "prior.safetensors")

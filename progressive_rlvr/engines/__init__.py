@@ -25,5 +25,9 @@ def open_engine(name: str, model: PreTrainedModel, tokenizer: PreTrainedTokenize
 
 
 def engine_versions(name: str) -> dict[str, str]:
-    """Versions of what an engine computes with beyond this environment's packages."""
+    """Versions of what an engine computes with beyond this environment's packages.
+
+    Raises:
+        UserError: the engine is not installed.
+    """
     return versions(interpreter()) if name == "vllm" else {}
