@@ -68,8 +68,9 @@ def test_a_run_that_asks_for_vllm_where_there_is_none_ends_in_one_line(tmp_path:
     config = write_config(tmp_path, generation={"engine": "vllm", "batch_size": 32})
     named = {"PRLVR_VLLM_PYTHON": "/none/python"}
     result = prlvr("lock", config, "--runs", tmp_path / "runs", code=2, environment=named)
-    assert result.stderr.strip().count("\n") == 0
-    assert "PRLVR_VLLM_PYTHON is '/none/python', which is no program" in result.stderr
+    said = result.stderr.strip().splitlines()[-1]
+    assert said == "prlvr: error: PRLVR_VLLM_PYTHON is '/none/python', which is no program"
+    assert not (tmp_path / "runs" / "attempts.jsonl").exists()
 
 
 # --- with vLLM -------------------------------------------------------------------------------------------
