@@ -269,7 +269,9 @@ def audit_engines(
     from progressive_rlvr.show import agreement_table
 
     chosen = [Variant.parse(v) for v in variants] if variants else None
-    found = audit(run_folder, domain, policy, prompts, chosen)
+    found = audit(
+        run_folder, domain, policy, prompts, chosen, lambda done: typer.echo(f"{done.variant} done", err=True)
+    )
     text = json.dumps(found, indent=1)
     (run_folder / domain / f"audit-engines-{policy}.json").write_text(text + "\n", encoding="utf-8")
     if as_json:
