@@ -203,20 +203,49 @@ def verify(
             metavar="CERTIFICATE...",
         ),
     ],
+    level: Annotated[int, typer.Option("--level", min=0, max=3, help="How far to go; includes the levels below.")] = 0,
+    data_dir: DataDir = None,
+    prompts: Annotated[int, typer.Option("--prompts", min=1, help="V2: right completions to generate again.")] = 200,
+    seed: Annotated[
+        str | None, typer.Option("--seed", help="V2: any text that chooses them; none: fresh randomness, printed.")
+    ] = None,
+    delta_audit: Annotated[
+        float, typer.Option("--delta-audit", help="V2: probability with which the limit on flips may fail.")
+    ] = 0.01,
+    max_flips: Annotated[
+        float, typer.Option("--max-flips", min=0, max=1, help="V2: fraction of them that may come out wrong.")
+    ] = 0.01,
+    base: Annotated[
+        str | None, typer.Option("--base", help="V2: the base model by another name, or its folder.")
+    ] = None,
+    run_folder: Annotated[
+        Path | None, typer.Option("--run", help="V3: folder with the run's config.resolved.yaml.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check somebody's certificate without a model (level V0): digests, bits, counts and bounds are computed again.
+    """Check somebody's certificate.
+
+    Level 0 needs no model: digests, bits, counts and bounds are computed again. Level 1 judges every stored completion
+    again. Level 2 generates random ones again from base model and message, and bounds how many flip. Level 3 runs the
+    training again.
 
     Locks, message and evidence are looked for beside the certificate, then in the folder of its name, then in
-    ../DOMAIN/. Exits 1 if anything differs. Of several certificates it also says whether they hold jointly.
+    ../DOMAIN/. Exits 1 if anything differs, 2 if a level cannot be carried out here. Of several certificates it also
+    says whether they hold jointly.
     """
-    from progressive_rlvr.show import check_lines, jointly_line
+    from progressive_rlvr.show import jointly_line, verify_lines
+    from progressive_rlvr.verify import Options
 
-    held = [check_lines(certificate, as_json) for certificate in certificates]
+    if not 0 < delta_audit < 1:
+        raise UserError(f"--delta-audit lies between 0 and 1, got {delta_audit}")
+    options = Options(data_dir, prompts, seed, delta_audit, max_flips, base, run_folder)
+    audits = [verify_lines(certificate, level, options, as_json) for certificate in certificates]
     if len(certificates) > 1 and not as_json:
         typer.echo(jointly_line(certificates))
-    if not all(held):
+    if not all(audit.ok for audit in audits):
         raise typer.Exit(1)
+    if refused := next((audit.refused for audit in audits if audit.refused), None):
+        raise UserError(refused)
 
 
 @app.command()

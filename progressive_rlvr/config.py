@@ -75,13 +75,25 @@ class Generation(Frozen):
 
 
 class Student(Frozen):
-    """TinyLoRA: W' = W + B (sum_i v_i P_i) A with A, B from the rank-r SVD of W (arXiv 2602.04118). All locked."""
+    """TinyLoRA: W' = W + B (sum_i v_i P_i) A (arXiv 2602.04118). All locked."""
 
+    directions: Literal["weights", "answers"] = Field(
+        "weights",
+        description="weights: A, B from the rank-r SVD of W and P random, as published. answers: A, B, P from the "
+        "directions in which the base model's own answers to fresh unlabelled prompts vary most",
+    )
+    answers: Positive = Field(512, description="how many answers, for directions: answers")
     r: Positive = 2
     u: Positive = 1
     groups: Positive | None = Field(None, description="tied groups, a divisor of the modules; none: one per module")
     targets: tuple[str, ...] = LINEAR_KINDS
-    seed: int = Field(0, ge=0, description="of the fixed random P")
+    seed: int = Field(0, ge=0, description="of the fixed random P, or of the prompts that are answered")
+
+    @model_validator(mode="after")
+    def _enough_answers(self) -> Student:
+        if self.directions == "answers" and self.u > self.answers:
+            raise ValueError(f"u = {self.u} directions need at least as many answers, not {self.answers}")
+        return self
 
 
 class MenuChoice(Frozen):
@@ -122,7 +134,8 @@ class Distill(Frozen):
     steps: Positive = 40
     prompts: Positive = 128
     learning_rate: Rate = 4e-2
-    weight_decay: float = Field(0.5, ge=0, description="pull of v to zero a step, as a share of the learning rate")
+    weight_decay: float = Field(0.5, ge=0, description="v loses this share of itself a step, times the learning rate")
+    shrinkage: float = Field(0.0, ge=0, description="v comes nearer to zero by this a step, times the learning rate")
 
 
 class TinyLora(Frozen):
@@ -132,7 +145,8 @@ class TinyLora(Frozen):
     prompts: Positive = 16
     samples: int = Field(8, ge=2)
     learning_rate: Rate = 1e-2
-    weight_decay: float = Field(0.5, ge=0, description="pull of v to zero a step, as a share of the learning rate")
+    weight_decay: float = Field(0.5, ge=0, description="v loses this share of itself a step, times the learning rate")
+    shrinkage: float = Field(0.0, ge=0, description="v comes nearer to zero by this a step, times the learning rate")
 
 
 class Quantize(Frozen):
@@ -140,6 +154,7 @@ class Quantize(Frozen):
 
     candidates_on: Positive = Field(2000, description="prompts of the sample on which candidates are compared")
     max_bits: float | None = Field(None, gt=0, description="longer messages are not considered")
+    moves: int = Field(0, ge=0, description="how far the integers of the best candidate are searched, one by one")
 
 
 class Stages(Frozen):

@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import yaml
+
+from pacbayes.certificate import build_certificate, read_certificate, write_certificate
+from pacbayes.evidence import Outcome, read_evidence, write_evidence
+from pacbayes.sample import MethodLock, SampleLock, read_lock
 
 STAGES = {
     "rlvr": {"steps": 6, "prompts": 4, "samples": 4, "learning_rate": 0.002, "rank": 2},
     "distill": {"steps": 6, "prompts": 16},
     "tinylora": {"steps": 6, "prompts": 4, "samples": 4},
-    "quantize": {"candidates_on": 60},
+    "quantize": {"candidates_on": 60, "moves": 2},
 }
 SMALL = {
     "name": "small",
@@ -22,6 +26,7 @@ SMALL = {
     "domains": {"knowledge": {}},
     "sample": {"n": 120, "heldout": 30},
     "generation": {"batch_size": 32},
+    "student": {"directions": "answers", "answers": 64, "r": 4, "u": 6, "groups": 1},
     "menu": {"steps": ["0.1", "0.2"]},
     "stages": STAGES,
     "processes": 1,
@@ -68,3 +73,40 @@ def prlvr(
     assert result.returncode == code, result.stdout + result.stderr
     assert "Traceback" not in result.stdout + result.stderr
     return result
+
+
+def certificate_of(run: Path) -> Path:
+    """The certificate of a small run."""
+    return run / "certificates" / "knowledge.json"
+
+
+def locks_of(run: Path) -> tuple[MethodLock, SampleLock]:
+    """Both locks of a small run."""
+    folder = run / "knowledge"
+    return read_lock(folder / "method.lock.json", MethodLock), read_lock(folder / "sample.lock.json", SampleLock)
+
+
+def forge(run: Path, policy: str, change: Callable[[Outcome], Outcome]) -> list[int]:
+    """Change outcomes of a policy on the sample and make all digests and counts fit; returns the indices changed."""
+    folder, (method, sample) = run / "knowledge", locks_of(run)
+    shown, evidence = read_certificate(certificate_of(run)), read_evidence(folder / "evidence.parquet")
+    rows, changed = [], []
+    for outcome in evidence.outcomes.values():
+        new = change(outcome) if (outcome.policy, outcome.split) == (policy, "sample") else outcome
+        rows.append(new)
+        if new != outcome:
+            changed.append(outcome.index)
+    path = folder / "evidence.parquet"
+    path.unlink()  # what stands in it binds
+    write_evidence(path, rows, sample_lock=evidence.sample_lock, policies=dict(evidence.policies))
+    certificate = build_certificate(
+        method=method,
+        sample=sample,
+        message=(folder / "message.bin").read_bytes(),
+        evidence=path.read_bytes(),
+        policy=shown.digests.policy,
+        engine=shown.engine,
+        stages=shown.stages,
+    )
+    write_certificate(certificate_of(run), certificate)
+    return changed
