@@ -140,7 +140,7 @@ def test_order_and_batch_size_change_nothing(engine: VllmEngine) -> None:
 
 @pytest.mark.vllm
 def test_chunked_prompts_in_a_small_cache_get_the_same_tokens(pocket_base: BaseModel, hf: HfEngine) -> None:
-    """16 tokens a step where prompts have more. (Not preemption: `shuffled_batches` has that, in the processor alone.)"""
+    """16 tokens a step where prompts have more. (Preemption: in the processor alone, `shuffled_batches`.)"""
     model, tokenizer = pocket_base.load(), pocket_base.load_tokenizer()
     per_token = 2 * 4 * model.config.hidden_size * model.config.num_hidden_layers
     small = {"block_size": 32, "kv_cache_memory_bytes": 16 * 32 * per_token, "max_num_batched_tokens": 16}
