@@ -49,13 +49,12 @@ from progressive_rlvr.decoder import (
     write_prior,
 )
 from progressive_rlvr.directions import answer_directions, own_answers
-from progressive_rlvr.engines import Engine, Request, Settings, open_engine
+from progressive_rlvr.engines import Engine, Request, Settings, engine_versions, open_engine
 from progressive_rlvr.errors import UserError
 from progressive_rlvr.metrics import Metrics
 from progressive_rlvr.models import BaseModel, find_base
 from progressive_rlvr.populations import draw_items, find_population, open_domain, pool_items, self_test
 
-ENGINE = "hf"
 ANSWERS_PER_PASS = 32
 SPLITS: tuple[Split, ...] = ("sample", "heldout")
 
@@ -161,6 +160,7 @@ def open_chain(config: RunConfig, run_folder: Path, domain_name: str) -> Chain:
     domain = open_domain(domain_name, config.data_dir)
     population = find_population(domain, config.domains[domain_name].population)
     if not (folder / "sample.lock.json").exists():
+        engine_versions(config.generation.engine)  # one that is not here is refused before anything is locked
         self_test(domain, population)
     base = base_of(config)
     artifact, modules = _prior(config, base, population, folder / "prior.safetensors")
@@ -294,7 +294,7 @@ def lock_method(
             temperature=config.generation.temperature,
             max_new_tokens=population.max_new_tokens,
             stop=population.stop,
-            engine=ENGINE,
+            engine=config.generation.engine,
             dtype=config.generation.dtype,
             batch_size=config.generation.batch_size,
         ),

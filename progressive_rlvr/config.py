@@ -71,6 +71,7 @@ class Sample(Frozen):
 class Generation(Frozen):
     """How the certified policy answers."""
 
+    engine: Literal["hf", "vllm"] = Field("hf", description="locked: transformers, or vLLM in its own environment")
     temperature: float = Field(1.0, gt=0, description="locked")
     dtype: Literal["float32", "bfloat16"] = Field("float32", description="locked: dtype of the certified weights")
     batch_size: Positive = Field(256, description="locked: sequences decoded together")
@@ -168,6 +169,9 @@ class Stages(Frozen):
     quantize: Quantize = Quantize()
     checkpoint_every: Positive | None = Field(None, description="training steps between checkpoints of long stages")
     micro_batch: Positive | None = Field(None, description="sequences per backward pass; none: a whole step at once")
+    rollouts: Literal["hf", "vllm"] = Field(
+        "hf", description="what generates in rlvr and tinylora; vllm: TRL's, in its own process, on a GPU only"
+    )
 
     @model_validator(mode="after")
     def _chain(self) -> Stages:

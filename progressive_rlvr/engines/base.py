@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 from torch import Tensor
+from transformers import PreTrainedTokenizerBase
 
 Progress = Callable[[int], None]
 
@@ -38,12 +39,13 @@ class Settings:
 @dataclass(frozen=True)
 class Completion:
     """Generated text without the end token and without `stop` and what follows it; `tokens` counts what was
-    generated.
+    generated, and `ids` are those tokens where the engine knows them.
     """
 
     text: str
     tokens: int
     truncated: bool
+    ids: tuple[int, ...] = field(default=(), compare=False, repr=False)
 
 
 class Engine(Protocol):
@@ -56,6 +58,13 @@ class Engine(Protocol):
     def generate(self, requests: Sequence[Request], settings: Settings, progress: Progress = ...) -> list[Completion]:
         """Completions in the order of the requests; `progress` is told how many more are finished."""
         ...
+
+
+def completed(tokenizer: PreTrainedTokenizerBase, tokens: list[int], stops: list[int], stop: str | None) -> Completion:
+    """What generated tokens (at least one) are as a completion; `stops`: ids of the tokens that end one."""
+    body = tokens[:-1] if tokens[-1] == tokenizer.eos_token_id else tokens
+    text = cut(tokenizer.decode(body), stop)
+    return Completion(text, len(tokens), truncated=tokens[-1] not in stops, ids=tuple(tokens))
 
 
 def cut(text: str, stop: str | None) -> str:

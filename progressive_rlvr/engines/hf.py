@@ -23,7 +23,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from pacbayes.gumbel import key_words
 from pacbayes.gumbel_torch import sample_tokens
-from progressive_rlvr.engines.base import Completion, Progress, Request, Settings, common_prefix, cut
+from progressive_rlvr.engines.base import Completion, Progress, Request, Settings, common_prefix, completed
 from progressive_rlvr.engines.slots import SlotCache, masks
 from progressive_rlvr.errors import UserError
 from progressive_rlvr.models import replaced
@@ -91,9 +91,7 @@ class HfEngine:
         ]
 
     def _complete(self, tokens: list[int], settings: Settings) -> Completion:
-        ended = tokens[-1] in self._stop_ids(settings.stop)
-        body = tokens[:-1] if tokens[-1] == self.tokenizer.eos_token_id else tokens
-        return Completion(cut(self.tokenizer.decode(body), settings.stop), len(tokens), truncated=not ended)
+        return completed(self.tokenizer, tokens, self._stop_ids(settings.stop), settings.stop)
 
     def _stop_ids(self, stop: str | None) -> list[int]:
         if stop not in self._stops:
