@@ -42,7 +42,8 @@ from pacbayes.sample import (
 from progressive_rlvr.config import RunConfig
 from progressive_rlvr.declare import declare
 from progressive_rlvr.decoder import group_count, make_prior, read_prior, tensors_digest, write_prior
-from progressive_rlvr.engines import Engine, Request, Settings, open_engine
+from progressive_rlvr.engines import Completion, Engine, Request, Settings, open_engine
+from progressive_rlvr.engines.ray import RayEngine, WorkerSpec
 from progressive_rlvr.errors import UserError
 from progressive_rlvr.metrics import Metrics
 from progressive_rlvr.models import BaseModel, find_base
@@ -65,6 +66,7 @@ class Chain:
     sample: SampleLock
     items: dict[str, list[Item]]
     pool: Pool | None = None  # what the prompts were drawn from, if that is a finite pool
+    workers: int | None = None  # Ray workers that generate; none: this process does
 
     @cached_property
     def tokenizer(self) -> PreTrainedTokenizerBase:
@@ -101,8 +103,21 @@ class Chain:
         return self.base.load(self.config.generation.dtype)
 
     def engine(self, model: PreTrainedModel) -> Engine:
-        """The locked engine over the certified model."""
+        """The locked engine over the certified model, in this process or in Ray workers."""
+        if self.workers is not None:
+            return self._ray
         return open_engine(self.method.generation.engine, model, self.tokenizer)
+
+    @cached_property
+    def _ray(self) -> RayEngine:
+        assert self.workers is not None
+        return RayEngine(WorkerSpec.of(self.config, self.base, self.method.generation.engine), self.workers)
+
+    def close(self) -> None:
+        """End the verifier's processes and, if there are any, the Ray workers."""
+        self.domain.close()
+        if "_ray" in self.__dict__:
+            self._ray.close()
 
     def noise_root(self, split: str) -> str:
         """Root of the noise on a split (hex)."""
@@ -122,6 +137,12 @@ class Chain:
     def _verdicts(self) -> dict[bytes, Verdict]:
         return {}
 
+    def verdict(self, completion: Completion, item: Item) -> Verdict:
+        """The verdict on what an engine answered; what it lost is a loss."""
+        if completion.lost:
+            return Verdict.loss(Reason.CRASHED)
+        return self.judge(completion.text, completion.truncated, item)
+
     def judge(self, text: str, truncated: bool, item: Item) -> Verdict:
         """The verdict on one completion; one that did not end is a loss whatever it says.
 
@@ -139,8 +160,10 @@ class Chain:
         return verdict
 
 
-def open_chain(config: RunConfig, run_folder: Path, domain_name: str) -> Chain:
+def open_chain(config: RunConfig, run_folder: Path, domain_name: str, workers: int | None = None) -> Chain:
     """Lock the method, draw and lock the sample, or find both as they were locked before.
+
+    `workers`: how many Ray workers generate; none: this process does.
 
     Raises:
         UserError: unknown population, missing base model, a verifier that fails its self-test, too few prompts.
@@ -167,7 +190,7 @@ def open_chain(config: RunConfig, run_folder: Path, domain_name: str) -> Chain:
     _write_prompts(folder / "prompts.jsonl", items)
     if pool is not None:
         pool.check_draw(method, sample)
-    return Chain(config, folder, base, domain, population, method, sample, items, pool)
+    return Chain(config, folder, base, domain, population, method, sample, items, pool, workers)
 
 
 def _lock_pool(population: Population, path: Path) -> Pool | None:

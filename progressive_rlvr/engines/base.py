@@ -37,12 +37,13 @@ class Settings:
 @dataclass(frozen=True)
 class Completion:
     """Generated text without the end token and without `stop` and what follows it; `tokens` counts what was
-    generated.
+    generated. `lost`: the engine could not generate it, which is a loss of whatever policy.
     """
 
     text: str
     tokens: int
     truncated: bool
+    lost: bool = False
 
 
 class Engine(Protocol):

@@ -103,7 +103,7 @@ def halve(chain: Chain, candidates: list[Candidate], prompts: int) -> Candidate:
             new = slice(candidate.answered, goal)
             with engine.serving(decode_message(model, chain.menu, candidate.message, chain.prior)):
                 completions = engine.generate(requests[new], chain.settings)
-            verdicts = [chain.judge(c.text, c.truncated, i) for c, i in zip(completions, items[new], strict=True)]
+            verdicts = [chain.verdict(c, i) for c, i in zip(completions, items[new], strict=True)]
             answered += len(verdicts)
             candidate.right += sum(verdict.correct for verdict in verdicts)
             candidate.answered = goal
