@@ -48,6 +48,16 @@ def run(
     data_dir: DataDir = None,
     engine: Engine = None,
     workers: Workers = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only estimate memory, tokens, FLOPs and time of every stage.")
+    ] = False,
+    tflops: Annotated[
+        float | None, typer.Option("--tflops", help="--dry-run: TFLOP/s that the device is assumed to sustain.")
+    ] = None,
+    bandwidth: Annotated[
+        float | None, typer.Option("--bandwidth", help="--dry-run: GB/s that its memory is assumed to sustain.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="--dry-run: print JSON instead of tables.")] = False,
 ) -> None:
     """Run everything: locks, the four stages, evaluation, certificates and the report.
 
@@ -59,6 +69,11 @@ def run(
     from progressive_rlvr.show import certificate_table
 
     loaded = load_config(config, data_dir)
+    if dry_run:
+        _show_plans(loaded, tflops, bandwidth, as_json)
+        return
+    if as_json or tflops is not None or bandwidth is not None:
+        raise UserError("--json, --tflops and --bandwidth are options of --dry-run")
     count = _ray_workers(engine, workers)
     folder = prepare_run(loaded, runs)
     _run_watched(loaded, folder, None, count)
@@ -348,6 +363,22 @@ def domains_check(
         raise UserError(f"{error}: every line is one JSON object, see `prlvr domains check --help`") from error
     finally:
         close_all()
+
+
+def _show_plans(config: RunConfig, tflops: float | None, bandwidth: float | None, as_json: bool) -> None:
+    from progressive_rlvr.plan import Device, plan
+    from progressive_rlvr.show import plan_table
+
+    given = {"tflops": tflops, "bandwidth": bandwidth}
+    if wrong := [name for name, value in given.items() if value is not None and not value > 0]:
+        raise UserError(f"--{wrong[0]} must be positive, got {given[wrong[0]]}")
+    device = Device(**{name: value for name, value in given.items() if value is not None})
+    plans = [plan(config, domain, device) for domain in config.domains]
+    if as_json:
+        typer.echo(json.dumps([p.as_json() for p in plans], indent=1))
+        return
+    for one in plans:
+        plan_table(config.name, one)
 
 
 def _ray_workers(engine: str | None, workers: int | None) -> int | None:

@@ -97,7 +97,7 @@ def halve(chain: Chain, candidates: list[Candidate], prompts: int) -> Candidate:
     requests, items = chain.requests("sample"), chain.items["sample"]
     n, delta = chain.config.sample.n, chain.config.delta
     started, answered, goal = time.monotonic(), 0, -(-prompts // FIRST_SHARE)
-    work = _work(len(candidates), goal, prompts)
+    work = halving_work(len(candidates), goal, prompts)
     while True:
         for candidate in candidates:
             new = slice(candidate.answered, goal)
@@ -125,7 +125,7 @@ def halve(chain: Chain, candidates: list[Candidate], prompts: int) -> Candidate:
         candidates, goal = candidates[: -(-len(candidates) // 2)], min(2 * goal, prompts)
 
 
-def _work(candidates: int, goal: int, prompts: int) -> int:
+def halving_work(candidates: int, goal: int, prompts: int) -> int:
     """How many answers `halve` asks for."""
     work = candidates * goal
     while goal < prompts:
