@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, get_args
@@ -20,11 +20,13 @@ from typing import IO, Any, get_args
 from pacbayes.canonical import write_atomic
 from pacbayes.schema import first_difference
 from progressive_rlvr.config import RunConfig, StageName, dump_config, load_config
+from progressive_rlvr.distributed import end, first_process_first, is_first, process_count
 from progressive_rlvr.errors import EXPECTED, UserError
 from progressive_rlvr.metrics import Metrics
 
 CONFIG_FILE = "config.resolved.yaml"
 ERROR_MARK = "prlvr: error: "
+TRAINING_STAGES = ("rlvr", "distill", "tinylora")
 # Settings of how a run is carried out, which a resumed run may change.
 FREE_TO_CHANGE = ("processes", "data_dir")
 
@@ -72,7 +74,13 @@ def run_domain(run_folder: Path, domain: str, last: StageName | None = None, wor
     from progressive_rlvr.stages import StageResult, run_stage, stage_folders
 
     config = load_config(run_folder / CONFIG_FILE)
-    chain = open_chain(config, run_folder, domain, workers)
+    if process_count() > 1 and last not in TRAINING_STAGES:
+        raise UserError(
+            f"{process_count()} processes together run the training stages only: give --to tinylora (or the last one "
+            "there is), and then `prlvr run`"
+        )
+    with first_process_first():
+        chain = open_chain(config, run_folder, domain, workers)
     try:
         stages: list[StageResult] = []
         for kind in stage_folders(chain):
@@ -86,6 +94,7 @@ def run_domain(run_folder: Path, domain: str, last: StageName | None = None, wor
         chain.metrics.append("done", 1, 1)
     finally:
         chain.close()
+        end()
 
 
 @contextmanager
@@ -219,8 +228,9 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=None, help="Ray workers that generate; none: this process does")
     arguments = parser.parse_args()
     _die_with_parent()
+    folder = arguments.run_folder / arguments.domain
     try:
-        with only_process(arguments.run_folder / arguments.domain):
+        with only_process(folder) if is_first() else nullcontext():
             run_domain(arguments.run_folder, arguments.domain, arguments.to, arguments.workers)
     except EXPECTED as error:
         print(ERROR_MARK + " ".join(str(error).split()), flush=True)
