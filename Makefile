@@ -9,7 +9,7 @@ RUNS ?= runs
 BIN := $(VENV)/bin
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: demo test lint types pytest slow install clean
+.PHONY: demo test lint types pytest slow test-ray install clean
 
 demo: install
 	$(BIN)/prlvr run configs/pocket.yaml --runs $(RUNS)
@@ -29,6 +29,11 @@ pytest: install
 
 slow: install
 	$(BIN)/python -m pytest -m slow
+
+# Ray is an extra: 240 MB that only clusters need.
+test-ray: install
+	$(BIN)/pip install --quiet -e '.[ray]'
+	$(BIN)/python -m pytest -m "slow or not slow" tests/progressive_rlvr/test_ray.py
 
 install: $(VENV)/.installed
 

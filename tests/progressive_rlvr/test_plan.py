@@ -10,6 +10,8 @@ import torch
 from small_runs import SMALL, prlvr, write_config
 from transformers import AutoModelForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
+from pacbayes.certificate import read_certificate
+from pacbayes.evidence import read_evidence
 from progressive_rlvr.config import RunConfig, load_config
 from progressive_rlvr.errors import UserError
 from progressive_rlvr.models import find_base
@@ -142,6 +144,19 @@ def test_what_is_planned_is_what_is_done(tmp_path: Path) -> None:
     metrics = [json.loads(line) for line in (folder / "metrics.jsonl").open()]
     answered = max(m["steps"] for m in metrics if m["stage"] == "quantize")
     assert answered <= planned["quantize"]["completions"]
+
+
+def test_the_published_run_made_the_completions_that_are_planned() -> None:
+    """SmolLM2, as it was run: completions to the last one, generated tokens within the limit."""
+    folder = Path(__file__).parents[2] / "bounds_reports" / "published" / "smollm2-135m"
+    config = load_config(folder / "config.resolved.yaml")
+    planned = {row.stage: row for row in plan(config, "mathematics", Device()).rows}
+    outcomes = read_evidence(folder / "mathematics" / "evidence.parquet").outcomes.values()
+    assert planned["evaluate"].completions == len(outcomes)
+    assert sum(o.tokens for o in outcomes) <= planned["evaluate"].new_tokens
+    stages = {s["kind"]: s for s in read_certificate(folder / "mathematics.json").stages}
+    for kind in ("rlvr", "distill", "tinylora"):
+        assert planned[kind].completions == stages[kind]["completions"]
 
 
 def test_time_is_inverse_to_what_the_device_sustains() -> None:
