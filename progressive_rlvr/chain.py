@@ -111,7 +111,15 @@ class Chain:
     @cached_property
     def _ray(self) -> RayEngine:
         assert self.workers is not None
-        return RayEngine(WorkerSpec.of(self.config, self.base, self.method.generation.engine), self.workers)
+        config = self.config
+        spec = WorkerSpec.of(
+            self.base,
+            self.method.generation.engine,
+            config.generation.dtype,
+            threads=config.threads,
+            revision=config.base.revision,
+        )
+        return RayEngine(spec, self.workers)
 
     def close(self) -> None:
         """End the verifier's processes and, if there are any, the Ray workers."""

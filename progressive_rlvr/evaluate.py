@@ -60,11 +60,11 @@ def evaluate(chain: Chain, stages: list[StageResult]) -> Path:
         with engine.serving(policy.weights):
             for split in SPLITS:
                 evaluate_split(chain, engine, policy, split, path)
-                _complete(chain, policy, split, path)
+                check_complete(chain, policy, split, path)
     return path
 
 
-def _complete(chain: Chain, policy: Policy, split: Split, path: Path) -> None:
+def check_complete(chain: Chain, policy: Policy, split: Split, path: Path) -> None:
     """Raise EvidenceError unless there is one outcome for every prompt of the lock: n never shrinks."""
     found, n = len(read_evidence(path).part(policy.name, split)) if path.exists() else 0, len(chain.sample.split(split))
     if found != n:

@@ -1,6 +1,6 @@
 """Generation on many machines: every worker is a Ray actor with a whole engine of the locked kind.
 
-    engine = RayEngine(WorkerSpec.of(config, base), workers=5)
+    engine = RayEngine(WorkerSpec.of(base, "hf", "float32", threads=1, revision=None), workers=5)
     with engine.serving(weights):
         engine.generate(requests, settings)                 # as any other engine; what it answers does not depend on 5
     engine.close()
@@ -38,10 +38,9 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor
 
-from progressive_rlvr.config import RunConfig
 from progressive_rlvr.engines.base import Completion, Engine, Progress, Request, Settings
 from progressive_rlvr.errors import EXPECTED, UserError
-from progressive_rlvr.models import BaseModel, find_base
+from progressive_rlvr.models import BaseModel, Dtype, find_base
 
 ATTEMPTS = 5  # of a batch, each of which ended a worker, before its units are lost
 SLOW = 3.0  # times the median batch, before an idle worker takes a running batch as well
@@ -58,14 +57,14 @@ class WorkerSpec:
     base: str
     revision: str | None
     digest: str
-    dtype: Any
+    dtype: Dtype
     threads: int
 
     @classmethod
-    def of(cls, config: RunConfig, base: BaseModel, engine: str) -> WorkerSpec:
-        """The base and the locked engine of a run."""
+    def of(cls, base: BaseModel, engine: str, dtype: Dtype, *, threads: int, revision: str | None) -> WorkerSpec:
+        """A base model that is here, under an engine of that name."""
         name = str(base.folder.resolve()) if Path(base.name).is_dir() else base.name
-        return cls(engine, name, config.base.revision, base.digest, config.generation.dtype, config.threads)
+        return cls(engine, name, revision, base.digest, dtype, threads)
 
 
 def build_engine(spec: WorkerSpec) -> Engine:

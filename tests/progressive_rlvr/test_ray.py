@@ -16,16 +16,22 @@ from contextlib import closing
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from small_runs import ENVIRONMENT, command, prlvr, write_config
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from domains.base import Item
 from pacbayes.certificate import read_certificate
+from pacbayes.evidence import INFRASTRUCTURE_REASONS, EvidenceError, Outcome, write_evidence
+from progressive_rlvr.chain import Chain
 from progressive_rlvr.engines import Completion, Request, Settings
 from progressive_rlvr.engines.hf import HfEngine
 from progressive_rlvr.engines.ray import ATTEMPTS, Answers, RayEngine, WorkerSpec, batches, build_engine
 from progressive_rlvr.errors import UserError
+from progressive_rlvr.evaluate import Policy, check_complete
 from progressive_rlvr.metrics import Metrics
 from progressive_rlvr.models import BaseModel
 
@@ -79,8 +85,28 @@ def importable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
 
 
+def test_a_lost_unit_is_a_loss_that_may_be_the_machines_fault() -> None:
+    """So it counts against the coded policy, and for the base model in a gain."""
+    lost = Completion("42", 1, truncated=False, lost=True)
+    verdict = Chain.verdict(cast(Chain, None), lost, Item("6 * 7 =", "42"))
+    assert (verdict.correct, str(verdict.reason)) == (False, "crashed")
+    assert str(verdict.reason) in INFRASTRUCTURE_REASONS
+
+
+def test_an_evaluation_with_a_hole_is_no_evaluation(tmp_path: Path) -> None:
+    lock, policy = "a" * 64, Policy("coded", {}, "b" * 64)
+    chain = cast(Chain, SimpleNamespace(sample=SimpleNamespace(split=lambda split: range(3))))
+    path = tmp_path / "evidence.parquet"
+    rows = [Outcome("coded", "sample", i, "c" * 64, 0, 0, True, "right", 1, "x") for i in range(3)]
+    write_evidence(path, rows[:2], sample_lock=lock, policies={"coded": policy.digest})
+    with pytest.raises(EvidenceError, match="2 outcomes of coded on the 3 prompts"):
+        check_complete(chain, policy, "sample", path)
+    write_evidence(path, rows, sample_lock=lock, policies={"coded": policy.digest})
+    check_complete(chain, policy, "sample", path)
+
+
 def spec_of(base: BaseModel) -> WorkerSpec:
-    return WorkerSpec("hf", base.name, None, base.digest, "float32", 1)
+    return WorkerSpec.of(base, "hf", "float32", threads=1, revision=None)
 
 
 @with_ray
