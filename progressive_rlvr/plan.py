@@ -174,6 +174,7 @@ class Plan:
     domain: str
     parameters: int
     student: int
+    svd_flops: float
     prompt_tokens: float
     prompt_source: str
     max_new_tokens: int
@@ -233,7 +234,25 @@ def plan(config: RunConfig, domain_name: str, device: Device) -> Plan:
     policies = 2 + len(rows) - 1  # base, what each training stage leaves, coded
     rows.append(scene.answering("evaluate", policies * (config.sample.n + config.sample.heldout)))
     groups = config.student.groups or model.layers * len(modules)
-    return Plan(domain_name, model.parameters, groups * config.student.u, length, source, new, device, rows)
+    return Plan(
+        domain_name,
+        model.parameters,
+        groups * config.student.u,
+        model.layers * sum(svd(*shape) for shape in modules),
+        length,
+        source,
+        new,
+        device,
+        rows,
+    )
+
+
+def svd(rows: int, columns: int) -> float:
+    """FLOPs of a thin SVD of an (m, n) matrix, m >= n, with both sets of vectors: 6 m n^2 + 20 n^3 (Golub and Van Loan,
+    Matrix Computations, 4th edition, figure 8.6.1, R-SVD).
+    """
+    m, n = max(rows, columns), min(rows, columns)
+    return 6.0 * m * n**2 + 20.0 * n**3
 
 
 def _prompt_length(config: RunConfig, population: Any) -> tuple[float, str]:

@@ -131,7 +131,7 @@ def plan_table(run: str, plan: Plan) -> None:
         f"{plan.parameters:,} parameters, {plan.student:,} in the student. A prompt has {plan.prompt_tokens:.0f} "
         f"tokens ({plan.prompt_source}), a completion at most {plan.max_new_tokens}. Assumed, not measured: "
         f"{device.tflops:g} TFLOP/s and {device.bandwidth:g} GB/s (--tflops, --bandwidth). Without loading, verifiers, "
-        "the SVDs of the prior artifact and what an allocator wastes."
+        f"what an allocator wastes, and the SVDs of the prior artifact ({plan.svd_flops / 1e12:,.3g} TFLOP in float64)."
     )
 
 
