@@ -22,7 +22,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from progressive_rlvr.chain import Chain
 from progressive_rlvr.config import Distill, Rlvr, StageName, TinyLora
-from progressive_rlvr.distributed import share
+from progressive_rlvr.distributed import is_first, share
 from progressive_rlvr.engines.base import cut
 from progressive_rlvr.engines.hf import stop_tokens
 from progressive_rlvr.stages.stage import CHECKPOINTS
@@ -47,7 +47,7 @@ class Recorder(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
     ) -> None:
         """Steps after the checkpoint that training goes on from are done again."""
-        if not state.is_world_process_zero:
+        if not is_first():
             return
         self.chain.metrics.forget(self.kind, after=state.global_step)
         self.chain.metrics.append(self.kind, state.global_step, state.max_steps)
@@ -62,7 +62,7 @@ class Recorder(TrainerCallback):
     ) -> None:
         """One line per logged step."""
         values = {short: float(logs[name]) for name, short in self.NAMES.items() if logs and name in logs}
-        if values and state.is_world_process_zero:
+        if values and is_first():
             seconds = round(time.monotonic() - self.started, 1)
             self.chain.metrics.append(self.kind, state.global_step, state.max_steps, seconds=seconds, **values)
 

@@ -27,7 +27,7 @@ def launch(*arguments: str | Path, code: int = 0) -> str:
         env={**ENVIRONMENT, "OMP_NUM_THREADS": "1"},
         timeout=600,
     )
-    assert (result.returncode == 0) == (code == 0), result.stdout + result.stderr
+    assert (result.returncode == 0) == (code == 0), f"{result.stdout[-2000:]}\n{result.stderr[:6000]}"
     return result.stdout + result.stderr
 
 
