@@ -20,7 +20,6 @@ from typing import IO, Any, get_args
 from pacbayes.canonical import write_atomic
 from pacbayes.schema import first_difference
 from progressive_rlvr.config import RunConfig, StageName, dump_config, load_config
-from progressive_rlvr.distributed import end, first_process_first, is_first, process_count
 from progressive_rlvr.errors import EXPECTED, UserError
 from progressive_rlvr.metrics import Metrics
 
@@ -71,6 +70,7 @@ def run_domain(run_folder: Path, domain: str, last: StageName | None = None, wor
     # Imported here: the parent process starts in a fraction of the time that the training stack takes to load.
     from progressive_rlvr.certify import certify
     from progressive_rlvr.chain import open_chain
+    from progressive_rlvr.distributed import end, first_process_first, process_count
     from progressive_rlvr.stages import StageResult, run_stage, stage_folders
 
     config = load_config(run_folder / CONFIG_FILE)
@@ -228,6 +228,8 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=None, help="Ray workers that generate; none: this process does")
     arguments = parser.parse_args()
     _die_with_parent()
+    from progressive_rlvr.distributed import is_first
+
     folder = arguments.run_folder / arguments.domain
     try:
         with only_process(folder) if is_first() else nullcontext():

@@ -22,7 +22,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from progressive_rlvr.chain import Chain
 from progressive_rlvr.config import Distill, Rlvr, StageName, TinyLora
-from progressive_rlvr.distributed import is_first, share
+from progressive_rlvr.distributed import check_trained_together, is_first, share
 from progressive_rlvr.engines.base import cut
 from progressive_rlvr.engines.hf import stop_tokens
 from progressive_rlvr.stages.stage import CHECKPOINTS
@@ -157,6 +157,8 @@ def train(trainer: Trainer, folder: Path) -> None:
     """Train from the newest complete checkpoint, or from the beginning."""
     trainer.remove_callback(PrinterCallback)  # the recorder keeps what it would print
     trainer.train(resume_from_checkpoint=newest_checkpoint(folder / CHECKPOINTS))
+    trained = (p for p in trainer.model.parameters() if p.requires_grad)
+    check_trained_together(trained, trainer.accelerator.num_processes)
 
 
 def newest_checkpoint(folder: Path) -> str | None:

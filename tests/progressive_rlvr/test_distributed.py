@@ -15,13 +15,14 @@ from progressive_rlvr.distributed import share
 from progressive_rlvr.errors import UserError
 
 ACCELERATE = Path(__file__).parents[2] / "configs" / "accelerate" / "cpu-2.yaml"
+PROCESS = ("-m", "progressive_rlvr.pipeline")
 
 
 def launch(*arguments: str | Path, code: int = 0) -> str:
-    """The process of a domain, twice; returns what both said."""
-    command = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", ACCELERATE, "-m"]
+    """A program, twice, by the shipped configuration; returns what both said."""
+    command = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", ACCELERATE]
     result = subprocess.run(
-        [*map(str, command), "progressive_rlvr.pipeline", *map(str, arguments)],
+        [*map(str, command), *map(str, arguments)],
         capture_output=True,
         text=True,
         env={**ENVIRONMENT, "OMP_NUM_THREADS": "1"},
@@ -50,12 +51,18 @@ def test_a_step_that_cannot_be_shared_is_refused(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.slow
+def test_processes_that_trained_apart_are_noticed() -> None:
+    """Each of two processes may take itself for the only one; then nothing is averaged, and nothing fails."""
+    assert launch(Path(__file__).parent / "apart.py").count("noticed") == 2
+
+
+@pytest.mark.slow
 def test_two_processes_train_and_one_finishes(tmp_path: Path) -> None:
     config, runs = write_config(tmp_path), tmp_path / "runs"
     prlvr("lock", config, "--runs", runs)
     run = runs / "small"
     before = {f: f.read_bytes() for f in (run / "knowledge").glob("*.json")}
-    launch(run, "knowledge", "--to", "tinylora")
+    launch(*PROCESS, run, "knowledge", "--to", "tinylora")
     assert {f: f.read_bytes() for f in (run / "knowledge").glob("*.json")} == before, "locks are written once"
     for number, stage in enumerate(("rlvr", "distill", "tinylora"), start=1):
         done = json.loads((run / "knowledge" / "stages" / f"{number}-{stage}" / "done.json").read_text())
@@ -75,4 +82,4 @@ def test_two_processes_train_and_one_finishes(tmp_path: Path) -> None:
 def test_two_processes_do_not_certify(tmp_path: Path) -> None:
     config, runs = write_config(tmp_path), tmp_path / "runs"
     prlvr("lock", config, "--runs", runs)
-    assert "the training stages only" in launch(runs / "small", "knowledge", code=2)
+    assert "the training stages only" in launch(*PROCESS, runs / "small", "knowledge", code=2)
