@@ -22,7 +22,7 @@ from pacbayes.canonical import digest, write_atomic
 from pacbayes.codes import Menu, MenuEntry
 from pacbayes.evidence import Split
 from pacbayes.gumbel import prompt_key
-from pacbayes.pool import Pool, draw_from_pool
+from pacbayes.pool import Pool
 from pacbayes.sample import (
     AttemptLog,
     Claim,
@@ -34,22 +34,29 @@ from pacbayes.sample import (
     Reported,
     SampleLock,
     heldout_noise_root,
-    heldout_seed,
     noise_root,
-    sample_seed,
     write_lock,
 )
 from progressive_rlvr.config import RunConfig
 from progressive_rlvr.declare import declare
-from progressive_rlvr.decoder import group_count, make_prior, read_prior, tensors_digest, write_prior
+from progressive_rlvr.decoder import (
+    group_count,
+    make_prior,
+    read_prior,
+    target_modules,
+    tensors_digest,
+    write_prior,
+)
+from progressive_rlvr.directions import answer_directions, own_answers
 from progressive_rlvr.engines import Completion, Engine, Request, Settings, open_engine
 from progressive_rlvr.engines.ray import RayEngine, WorkerSpec
 from progressive_rlvr.errors import UserError
 from progressive_rlvr.metrics import Metrics
 from progressive_rlvr.models import BaseModel, find_base
-from progressive_rlvr.populations import find_population, open_domain, pool_items, self_test
+from progressive_rlvr.populations import draw_items, find_population, open_domain, pool_items, self_test
 
 ENGINE = "hf"
+ANSWERS_PER_PASS = 32
 SPLITS: tuple[Split, ...] = ("sample", "heldout")
 
 
@@ -186,12 +193,12 @@ def open_chain(config: RunConfig, run_folder: Path, domain_name: str, workers: i
     if not (folder / "sample.lock.json").exists():
         self_test(domain, population)
     base = find_base(config.base.model, config.base.revision)
-    artifact, modules = _prior(config, base, folder / "prior.safetensors")
+    artifact, modules = _prior(config, base, population, folder / "prior.safetensors")
     pool = _lock_pool(population, folder / "pool.json")
     method = lock_method(config, base, domain, population, artifact, modules, pool)
     write_lock(folder / "method.lock.json", method)
     beacon = config.sample.beacon
-    items = _draw(population, method, beacon, pool)
+    items = draw_items(population, method, beacon)
     log = AttemptLog(run_folder.parent / "attempts.jsonl")
     sample = log.register(method, items["sample"], items["heldout"], beacon=beacon)
     write_lock(folder / "sample.lock.json", sample)
@@ -213,24 +220,6 @@ def _lock_pool(population: Population, path: Path) -> Pool | None:
     return pool
 
 
-def _draw(population: Population, method: MethodLock, beacon: str | None, pool: Pool | None) -> dict[str, list[Item]]:
-    """The sample and the held-out prompts that follow from the method lock and the beacon."""
-    n, heldout = method.prompts, method.heldout
-    seed = sample_seed(method.digest, beacon)
-    if pool is not None:
-        everything = pool_items(population)
-        drawn = [everything[i] for i in draw_from_pool(seed, len(everything), n + heldout)]
-        return {"sample": drawn[:n], "heldout": drawn[n:]}
-    items = {
-        "sample": population.draw(seed, n),
-        "heldout": population.draw(heldout_seed(method.digest, beacon), heldout),
-    }
-    for split, wanted in (("sample", n), ("heldout", heldout)):
-        if len(items[split]) != wanted:
-            raise UserError(f"{population.name}: asked for {wanted} {split} prompts, got {len(items[split])}")
-    return items
-
-
 def _write_prompts(path: Path, items: dict[str, list[Item]]) -> None:
     """The prompts in clear, for readers of the report; the locks hold their digests."""
     if not path.exists():
@@ -242,14 +231,29 @@ def _write_prompts(path: Path, items: dict[str, list[Item]]) -> None:
         write_atomic(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows.values()).encode())
 
 
-def _prior(config: RunConfig, base: BaseModel, path: Path) -> tuple[str, int]:
+def _prior(config: RunConfig, base: BaseModel, population: Population, path: Path) -> tuple[str, int]:
     """Digest of the prior artifact, made if it is not there, and the number of target modules."""
     if path.exists():
         prior = read_prior(path)
     else:
-        prior = make_prior(base.load(), config.student)
+        prior = _make_prior(config, base, population)
         write_prior(path, prior)
     return tensors_digest(prior), len(prior) // 3
+
+
+def _make_prior(config: RunConfig, base: BaseModel, population: Population) -> dict[str, torch.Tensor]:
+    student, model = config.student, base.load()
+    if student.directions == "weights":
+        return make_prior(model, student)
+    tokenizer, generation = base.load_tokenizer(), config.generation
+    settings = Settings(
+        population.max_new_tokens, generation.temperature, population.stop, min(generation.batch_size, student.answers)
+    )
+    answers = own_answers(
+        open_engine("hf", model, tokenizer), tokenizer, population, student.answers, student.seed, settings
+    )
+    modules = target_modules(model, student.targets)
+    return answer_directions(model, modules, answers, r=student.r, u=student.u, batch=ANSWERS_PER_PASS)
 
 
 def lock_method(
@@ -275,7 +279,10 @@ def lock_method(
     declared = declare(config)
     student = config.student
     dimension = group_count(student, modules) * student.u
-    structure = {"adapter": "tinylora", **student.model_dump(mode="json"), "groups": group_count(student, modules)}
+    # What was not there to choose when the first locks were written is said only where it is chosen.
+    unsaid = {"directions", "answers"} if student.directions == "weights" else set()
+    chosen = student.model_dump(mode="json", exclude=unsaid)
+    structure = {"adapter": "tinylora", **chosen, "groups": group_count(student, modules)}
     codes = [
         (step, number, code) for step in config.menu.steps for number, code in enumerate(config.menu.codes, start=1)
     ]

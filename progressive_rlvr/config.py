@@ -74,13 +74,25 @@ class Generation(Frozen):
 
 
 class Student(Frozen):
-    """TinyLoRA: W' = W + B (sum_i v_i P_i) A with A, B from the rank-r SVD of W (arXiv 2602.04118). All locked."""
+    """TinyLoRA: W' = W + B (sum_i v_i P_i) A (arXiv 2602.04118). All locked."""
 
+    directions: Literal["weights", "answers"] = Field(
+        "weights",
+        description="weights: A, B from the rank-r SVD of W and P random, as published. answers: A, B, P from the "
+        "directions in which the base model's own answers to fresh unlabelled prompts vary most",
+    )
+    answers: Positive = Field(512, description="how many answers, for directions: answers")
     r: Positive = 2
     u: Positive = 1
     groups: Positive | None = Field(None, description="tied groups, a divisor of the modules; none: one per module")
     targets: tuple[str, ...] = LINEAR_KINDS
-    seed: int = Field(0, ge=0, description="of the fixed random P")
+    seed: int = Field(0, ge=0, description="of the fixed random P, or of the prompts that are answered")
+
+    @model_validator(mode="after")
+    def _enough_answers(self) -> Student:
+        if self.directions == "answers" and self.u > self.answers:
+            raise ValueError(f"u = {self.u} directions need at least as many answers, not {self.answers}")
+        return self
 
 
 class MenuChoice(Frozen):
@@ -139,6 +151,7 @@ class Quantize(Frozen):
 
     candidates_on: Positive = Field(2000, description="prompts of the sample on which candidates are compared")
     max_bits: float | None = Field(None, gt=0, description="longer messages are not considered")
+    moves: int = Field(0, ge=0, description="how far the integers of the best candidate are searched, one by one")
 
 
 class Stages(Frozen):

@@ -1,8 +1,8 @@
 """From (lock, message) to weights: what a TinyLoRA vector means, and nothing that was learned.
 
 TinyLoRA (arXiv 2602.04118) changes a weight by W' = W + B R A, R = sum_i v_i P_i, where B A is the rank-r part of W's
-singular value decomposition and the P_i are fixed random r x r matrices. One vector v of u numbers is shared by the
-modules of a group.
+singular value decomposition and the P_i are fixed random r x r matrices, or where all three are such that the v_i move
+the base model's own answers (directions.py). One vector v of u numbers is shared by the modules of a group.
 
 The *prior artifact* holds A, B and P of every target module. Neither an SVD nor a random generator is the same on
 every machine, so the artifact is made once, hashed into the method lock, shipped, and a message is decoded against

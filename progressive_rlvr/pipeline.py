@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,16 +121,19 @@ def run_domains(
     last: StageName | None,
     watch: Callable[[list[Progress]], None],
     interval: float = 0.5,
+    only: Sequence[str] | None = None,
     workers: int | None = None,
 ) -> None:
-    """Run every domain, `config.processes` at a time; `watch` is told about all of them at every `interval` (seconds).
+    """Run every domain, or only some, `config.processes` at a time; `watch` is told about all of them at every
+    `interval` (seconds).
 
     `workers`: how many Ray workers generate for each domain; none: its own process does.
 
     Raises:
         UserError: a domain failed; the others were finished first.
     """
-    waiting = list(config.domains)
+    domains = list(config.domains if only is None else only)
+    waiting = list(domains)
     running: dict[str, tuple[subprocess.Popen[bytes], IO[bytes]]] = {}
     ended: dict[str, int] = {}
     try:
@@ -144,7 +147,7 @@ def run_domains(
                     log.close()
                     ended[domain] = process.returncode
                     del running[domain]
-            watch([progress(run_folder, d, _state(d, running, ended)) for d in config.domains])
+            watch([progress(run_folder, d, _state(d, running, ended)) for d in domains])
     finally:
         for process, log in running.values():
             process.kill()

@@ -6,7 +6,8 @@
 Counts of completions are exact; a completion is taken to be as long as it may become, so generated tokens, and what
 follows from them, are upper ends. FLOPs and memory are the formulas of the functions below, for one device and
 transformers' kernels. Seconds follow from what the device is *assumed* to sustain, which is the user's to say. Not
-counted: loading, verifiers, the SVDs of the prior artifact, and what an allocator wastes.
+counted: loading, verifiers, the SVDs or answers of the prior artifact, the gradients of a search for integers
+(`quantize.moves`), and what an allocator wastes.
 """
 
 from __future__ import annotations
@@ -238,7 +239,7 @@ def plan(config: RunConfig, domain_name: str, device: Device) -> Plan:
         domain_name,
         model.parameters,
         groups * config.student.u,
-        model.layers * sum(svd(*shape) for shape in modules),
+        model.layers * sum(svd(*shape) for shape in modules) if config.student.directions == "weights" else 0.0,
         length,
         source,
         new,
@@ -273,11 +274,14 @@ def _prompt_length(config: RunConfig, population: Any) -> tuple[float, str]:
 
 
 def _quantize_completions(config: RunConfig) -> int:
-    """How many answers the candidates of `quantize` give at most: one candidate a step, all of them within max_bits."""
+    """How many answers the candidates of `quantize` give at most: one candidate a step, all of them within max_bits,
+    and what a search finds.
+    """
     from progressive_rlvr.stages.quantize import FIRST_SHARE, halving_work
 
-    prompts = min(config.stages.quantize.candidates_on, config.sample.n)
-    return halving_work(len(config.menu.steps), -(-prompts // FIRST_SHARE), prompts)
+    settings = config.stages.quantize
+    prompts = min(settings.candidates_on, config.sample.n)
+    return halving_work(len(config.menu.steps), -(-prompts // FIRST_SHARE), prompts) + prompts * (settings.moves > 0)
 
 
 @dataclass(frozen=True)

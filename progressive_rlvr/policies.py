@@ -77,7 +77,11 @@ def decode_message(model: PreTrainedModel, menu: Menu, message: bytes, prior: We
     Raises:
         CodeError: the bytes are no message of this menu.
     """
-    index, q = menu.decode(message)
+    return weights_of(model, menu, *menu.decode(message), prior)
+
+
+def weights_of(model: PreTrainedModel, menu: Menu, index: int, q: tuple[int, ...], prior: Weights) -> Weights:
+    """The changed weights that integers under an entry of the menu stand for."""
     entry = menu.entries[index]
     v = torch.tensor([float(entry.step) * k for k in q], dtype=torch.float64)
     return merged(model, student_of(entry.structure), prior, v)

@@ -7,6 +7,8 @@ from pathlib import Path
 from domains.base import Domain, FinitePopulation, Item, Population
 from domains.registry import domain_names, get_domain
 from domains.validate import validate
+from pacbayes.pool import draw_from_pool
+from pacbayes.sample import MethodLock, heldout_seed, sample_seed
 from progressive_rlvr.errors import UserError
 
 SELF_TEST_ITEMS = 20
@@ -48,6 +50,30 @@ def pool_items(population: Population) -> list[Item]:
     if not isinstance(population, FinitePopulation):
         raise UserError(f"population {population.name} has the design finite_pool, but no list of its items")
     return population.items
+
+
+def draw_items(population: Population, method: MethodLock, beacon: str | None) -> dict[str, list[Item]]:
+    """The sample and the held-out prompts that follow from the method lock and the beacon.
+
+    Raises:
+        UserError: the population gives other numbers of prompts than the lock asks for.
+    """
+    n, heldout = method.prompts, method.heldout
+    seed = sample_seed(method.digest, beacon)
+    if method.design.kind == "finite_pool":
+        everything = pool_items(population)
+        if n + heldout > len(everything):
+            raise UserError(f"{population.name} has {len(everything)} prompts, the lock asks for {n + heldout}")
+        drawn = [everything[i] for i in draw_from_pool(seed, len(everything), n + heldout)]
+        return {"sample": drawn[:n], "heldout": drawn[n:]}
+    items = {
+        "sample": population.draw(seed, n),
+        "heldout": population.draw(heldout_seed(method.digest, beacon), heldout),
+    }
+    for split, wanted in (("sample", n), ("heldout", heldout)):
+        if len(items[split]) != wanted:
+            raise UserError(f"{population.name}: asked for {wanted} {split} prompts, got {len(items[split])}")
+    return items
 
 
 def self_test(domain: Domain, population: Population) -> None:

@@ -19,9 +19,7 @@ from pacbayes.certificate import (
     CertificateError,
     build_joint_certificate,
     find_file,
-    not_checked_in,
     read_certificate,
-    verify_certificate,
 )
 from pacbayes.sample import LockError, MethodLock, read_lock
 from progressive_rlvr.config import RunConfig, StageName, load_config
@@ -29,8 +27,14 @@ from progressive_rlvr.errors import UserError
 from progressive_rlvr.metrics import Metrics
 from progressive_rlvr.pipeline import CONFIG_FILE, Progress
 from progressive_rlvr.plan import Plan
+from progressive_rlvr.verify import Audit, Options, verify
 
-ROUNDED_DOWN_PLACES = 1
+HELD = (
+    "the certificate is consistent with its files (V0)",
+    "the certificate is consistent with its files, and its verdicts with its completions (V1)",
+    "the certificate is consistent with its files and verdicts, and what was regenerated with its message (V2)",
+    "the certificate is what the run gives again (V3)",
+)
 
 
 class Watcher:
@@ -135,25 +139,48 @@ def plan_table(run: str, plan: Plan) -> None:
     )
 
 
-def check_lines(certificate: Path, as_json: bool) -> bool:
-    """Verify a certificate at level V0, print every check, and say whether all held."""
-    checks = verify_certificate(certificate)
-    ok = all(check.ok for check in checks)
-    open_questions = not_checked_in(certificate) if ok else []
-    if as_json:
-        typer.echo(
-            json.dumps(
-                {"ok": ok, "level": "V0", "checks": [asdict(c) for c in checks], "not_checked": open_questions},
-                indent=1,
-            )
+def verify_lines(certificate: Path, level: int, options: Options, as_json: bool) -> Audit:
+    """Verify a certificate up to a level and print what was found, as lines or as one JSON object."""
+    with Bars(
+        TextColumn("{task.description:<24}"),
+        BarColumn(bar_width=30),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=(console := Console(stderr=True)),
+        disable=not console.is_terminal,
+        transient=True,
+    ) as bars:
+        task = bars.add_task("V0", total=None)
+        audit = verify(
+            certificate,
+            level,
+            options,
+            lambda what, done, total: bars.update(task, description=what, completed=done, total=total or None),
         )
-        return ok
-    for check in checks:
-        typer.echo(f"{'ok  ' if check.ok else 'FAIL'}  {check.name}: {check.detail}")
-    for line in open_questions:
+    if as_json:
+        shown = {
+            "ok": audit.ok,
+            "level": f"V{audit.level}",
+            "checks": [asdict(finding) for finding in audit.findings],
+            "refused": audit.refused,
+            "not_checked": audit.not_checked,
+        }
+        typer.echo(json.dumps(shown, indent=1))
+        return audit
+    for finding in audit.findings:
+        prefix = f"V{finding.level} " if finding.level else ""
+        typer.echo(f"{'ok  ' if finding.ok else 'FAIL'}  {prefix}{finding.name}: {finding.detail}")
+    for line in audit.not_checked:
         typer.echo(f"not checked: {line}")
-    typer.echo("the certificate is consistent with its files (V0)" if ok else "the certificate does NOT hold")
-    return ok
+    if audit.refused:
+        typer.echo(f"V{audit.level + 1} was not carried out: {audit.refused}")
+    if audit.ok:
+        typer.echo(HELD[audit.level])
+    elif all(finding.ok or finding.level == 3 for finding in audit.findings):
+        typer.echo(f"{HELD[2]}; the run again ended otherwise (V3), which by itself says nothing against it")
+    else:
+        typer.echo("the certificate does NOT hold")
+    return audit
 
 
 def jointly_line(certificates: list[Path]) -> str:

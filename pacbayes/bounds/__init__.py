@@ -6,7 +6,8 @@ from pacbayes.bounds.accuracy import (
     certified_mean_accuracy,
     certified_unseen_mean_accuracy,
 )
-from pacbayes.bounds.betting import STAKES, betting_mean_lower, betting_mean_lower_from_counts
+from pacbayes.bounds.audit import flips_upper, gain_with_flips
+from pacbayes.bounds.betting import STAKES, betting_mean_lower, betting_mean_lower_from_counts, betting_mean_upper
 from pacbayes.bounds.binomial import binomial_risk_lower, binomial_risk_upper, log_failure_probability
 from pacbayes.bounds.concentration import (
     CATONI_GRID,
@@ -47,6 +48,7 @@ __all__ = [
     "PairedCounts",
     "betting_mean_lower",
     "betting_mean_lower_from_counts",
+    "betting_mean_upper",
     "binomial_risk_lower",
     "binomial_risk_upper",
     "catoni_risk_upper",
@@ -57,6 +59,8 @@ __all__ = [
     "certified_unseen_mean_accuracy",
     "disagreement_upper",
     "expected_pool_risk_upper",
+    "flips_upper",
+    "gain_with_flips",
     "gaussian_kl",
     "hoeffding_risk_upper",
     "holdout_accuracy",

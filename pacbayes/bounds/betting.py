@@ -67,6 +67,17 @@ def betting_mean_lower(
     return _largest_rejected(_without_replacement(x, population, stakes), log_eta)
 
 
+def betting_mean_upper(
+    values: ArrayLike, *, log_eta: float, stakes: Sequence[float] = STAKES, population: int | None = None
+) -> float:
+    """Upper limit of the mean, rounded up: 1 minus the lower limit of 1 - values. Else as `betting_mean_lower`."""
+    x = np.asarray(values, dtype=np.float64)
+    if not ((x >= 0) & (x <= 1)).all():
+        raise ValueError(f"expected a non-empty vector of values in [0, 1], got shape {x.shape}")
+    # 1 - x and the difference from 1 are each rounded to nearest: two units keep the limit above the exact one.
+    return min(1.0, 1.0 - betting_mean_lower(1.0 - x, log_eta=log_eta, stakes=stakes, population=population) + 2.0**-52)
+
+
 def betting_mean_lower_from_counts(
     values: ArrayLike, counts: ArrayLike, *, log_eta: float, stakes: Sequence[float] = STAKES
 ) -> float:

@@ -104,7 +104,7 @@ class _Checks:
 
 def _verify(path: Path, checks: _Checks) -> None:
     with checks.step("certificate"):
-        schema = _schema_of(path)
+        schema = schema_of(path)
     if schema == JOINT_SCHEMA:
         _verify_joint(path, checks)
     elif schema == TRANSFER_SCHEMA:
@@ -113,7 +113,7 @@ def _verify(path: Path, checks: _Checks) -> None:
         _verify_accuracy(path, checks)
 
 
-def _schema_of(path: Path) -> str | None:
+def schema_of(path: Path) -> str | None:
     """What the file says it is; None if that is not a text, which the accuracy certificate's schema then refuses."""
     match parse_json(read_bytes(path)):
         case {"schema": str(schema)}:
@@ -252,18 +252,20 @@ def find_part(joint_path: str | os.PathLike[str], domain: str) -> Path:
     )
 
 
-def not_checked_in(path: str | os.PathLike[str]) -> list[str]:
-    """What level V0 cannot see from the files of the certificate in this file, of whatever kind.
+def not_checked_in(path: str | os.PathLike[str], level: int = 0) -> list[str]:
+    """What a verification up to `level` cannot see of the certificate in this file, of whatever kind.
+
+    For the kinds that are made of others the level is that of their parts.
 
     Raises:
         CertificateError, CanonicalError: the file is no certificate.
     """
-    match _schema_of(Path(path)):
+    match schema_of(Path(path)):
         case str(schema) if schema == JOINT_SCHEMA:
             return joint_not_checked(read_joint_certificate(path))
         case str(schema) if schema == TRANSFER_SCHEMA:
             return transfer_not_checked(read_transfer_certificate(path))
-    return not_checked(read_certificate(path))
+    return not_checked(read_certificate(path), level)
 
 
 def read_transfer_certificate(path: str | os.PathLike[str]) -> TransferCertificate:

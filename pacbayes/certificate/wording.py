@@ -171,19 +171,33 @@ def plain(value: Decimal) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def not_checked(certificate: Certificate) -> list[str]:
-    """What level V0 cannot see from the files; verifiers print it beside the checks."""
+def not_checked(certificate: Certificate, level: int = 0) -> list[str]:
+    """What a verification up to `level` (V0 to V3) cannot see; verifiers print it beside the checks."""
     beacon = certificate.noise.beacon
-    return [
+    lines = [
         "that the method was locked before the prompts were drawn, and both before the training: the producer says so, "
         "unless the digest of the method lock was publicly time-stamped",
         "that no public random number was needed to keep the producer from grinding"
         if beacon is None
         else f"that the beacon {beacon!r} is public and was published after the method was locked",
         f"that attempt number {certificate.attempt.number} is the true count: drawn samples can be left out of the log",
-        "that the prompts and right answers are those that the seed draws from the population (needs the domain)",
-        "that the verdicts are those of the verifier (needs the domain: V1)",
-        "that the completions are those of the decoded message under the committed noise (needs the model: V2, V3)",
-        "that the prior artifact and the policy's weights have the digests shown, and the device, versions and stages",
-        "whatever the assumptions in the certificate say",
     ]
+    if level < 1:
+        lines += [
+            "that the prompts and right answers are those that the seed draws from the population (needs the domain: "
+            "V1)",
+            "that the verdicts are those of the verifier (needs the domain: V1)",
+        ]
+    if level < 2:
+        lines += [
+            "that the completions are those of the decoded message under the committed noise (needs the model: V2, V3)",
+            "that the prior artifact and the policy's weights have the digests shown, and the device, versions and "
+            "stages",
+        ]
+    elif level < 3:
+        lines += [
+            "the completions that were not regenerated, beyond the limit given; those of the held-out prompts and of "
+            "the policies other than 'coded'",
+            "the device, versions and stages",
+        ]
+    return [*lines, "whatever the assumptions in the certificate say"]

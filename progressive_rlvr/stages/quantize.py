@@ -1,8 +1,9 @@
 """Stage `quantize`: v to integers on a grid of the locked menu, entropy-coded into the bytes of the message.
 
 Every entry of the menu is tried on prompts of the sample under their committed noise, and the one with the highest
-certified accuracy is taken. Looking at the sample costs nothing; the choice of the entry and the integers are paid
-for in bits.
+certified accuracy is taken. From there the integers themselves are searched (search.py), and what was found is taken
+if it does better on the same prompts. Looking at the sample costs nothing; the choice of the entry and the integers
+are paid for in bits.
 
 The comparison is by successive halving: all candidates answer a quarter of the prompts, the better half of them as
 many again, and so on, until the best have answered all (Jamieson and Talwalkar, AISTATS 2016).
@@ -11,6 +12,7 @@ many again, and so on, until the best have answered all (Jamieson and Talwalkar,
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,8 +23,10 @@ from pacbayes.bounds import certified_accuracy
 from pacbayes.canonical import write_atomic
 from pacbayes.codes import Menu, SupportError
 from progressive_rlvr.chain import Chain
+from progressive_rlvr.directions import Answer, as_answer
 from progressive_rlvr.errors import UserError
-from progressive_rlvr.policies import decode_message, read_vector
+from progressive_rlvr.policies import read_vector, weights_of
+from progressive_rlvr.stages.search import Search
 
 MESSAGE_FILE = "message.bin"
 FIRST_SHARE = 4  # of the prompts, one in this many is answered by every candidate
@@ -33,6 +37,8 @@ class Candidate:
     """A message that could be sent, and how it did on the first `answered` prompts of the sample."""
 
     entry: str
+    index: int
+    q: tuple[int, ...]
     message: bytes
     bits: float
     right: int = 0
@@ -54,10 +60,13 @@ def run(chain: Chain, previous: Path | None, folder: Path) -> dict[str, Any]:
             f"no entry of the menu codes the vector (largest |v| {float(v.abs().max()):.3g}) within the bound of its "
             f"code and max_bits {settings.max_bits}: add a larger step"
         )
-    best = halve(chain, candidates, min(settings.candidates_on, n))
+    trial = Trial(chain, min(settings.candidates_on, n), settings.moves)
+    best = trial.halve(candidates)
+    best = trial.search(best, settings.max_bits)
     write_atomic(folder / MESSAGE_FILE, best.message)
     return {
         "candidates": len(candidates),
+        "moves": trial.moved,
         "compared_on": best.answered,
         "entry": best.entry,
         "bits": best.bits,
@@ -67,62 +76,99 @@ def run(chain: Chain, previous: Path | None, folder: Path) -> dict[str, Any]:
 
 
 def roundings(menu: Menu, v: Tensor, max_bits: float | None) -> list[Candidate]:
-    """v rounded to every grid of the menu, in the code that says it in the fewest bits, where they are within
-    `max_bits`.
-
-    Raises:
-        UserError: a message does not decode to the integers that it was made of.
-    """
+    """v rounded to every grid of the menu, where the message is within `max_bits`."""
     candidates: dict[tuple[str, tuple[int, ...]], Candidate] = {}
     for index, entry in enumerate(menu.entries):
         q = tuple(round(float(x) / float(entry.step)) for x in v)
-        try:
-            message, bits = menu.encode(index, q), menu.bits(index, q)
-        except SupportError:
-            continue  # a value beyond the bound of this entry's code
-        if max_bits is not None and bits > max_bits:
+        if (entry.step, q) in candidates:
             continue
-        if menu.decode(message) != (index, q):
-            raise UserError(f"the message for {entry.name} does not decode to the integers that were encoded")
-        same = candidates.get((entry.step, q))
-        if same is None or bits < same.bits:
-            candidates[entry.step, q] = Candidate(entry.name, message, bits)
-    return list(candidates.values())
+        with suppress(SupportError):  # a value beyond the bounds of this grid's codes
+            candidates[entry.step, q] = cheapest(menu, index, q)
+    return [c for c in candidates.values() if max_bits is None or c.bits <= max_bits]
 
 
-def halve(chain: Chain, candidates: list[Candidate], prompts: int) -> Candidate:
-    """The candidate with the highest expected certified accuracy on the first `prompts` prompts of the sample."""
-    model = chain.certified_model()
-    engine = chain.engine(model)
-    requests, items = chain.requests("sample"), chain.items["sample"]
-    n, delta = chain.config.sample.n, chain.config.delta
-    started, answered, goal = time.monotonic(), 0, -(-prompts // FIRST_SHARE)
-    work = halving_work(len(candidates), goal, prompts)
-    while True:
-        for candidate in candidates:
-            new = slice(candidate.answered, goal)
-            with engine.serving(decode_message(model, chain.menu, candidate.message, chain.prior)):
-                completions = engine.generate(requests[new], chain.settings)
-            verdicts = [chain.verdict(c, i) for c, i in zip(completions, items[new], strict=True)]
-            answered += len(verdicts)
-            candidate.right += sum(verdict.correct for verdict in verdicts)
-            candidate.answered = goal
-            chain.metrics.append(
-                "quantize",
-                answered,
-                work,
-                seconds=round(time.monotonic() - started, 1),
-                entry=candidate.entry,
-                bits=candidate.bits,
-                prompts=goal,
-                accuracy=candidate.right / goal,
-                expected=candidate.expected(n, delta),
-            )
-        # Ties go to the entry that stands first in the menu.
-        candidates = sorted(candidates, key=lambda c: -c.expected(n, delta))
-        if goal == prompts:
-            return candidates[0]
-        candidates, goal = candidates[: -(-len(candidates) // 2)], min(2 * goal, prompts)
+class Trial:
+    """Candidates answering the first `prompts` prompts of the sample under their committed noise."""
+
+    def __init__(self, chain: Chain, prompts: int, moves: int) -> None:
+        self.chain, self.prompts, self.moves = chain, prompts, moves
+        self.model = chain.certified_model()
+        self.engine = chain.engine(self.model)
+        self.witnesses: list[Answer | None] = [None] * prompts
+        self.started, self.answered, self.work, self.moved = time.monotonic(), 0, 0, 0
+
+    def answer(self, candidate: Candidate, goal: int) -> None:
+        """Have a candidate answer the prompts up to `goal` that it has not answered yet."""
+        chain, new = self.chain, range(candidate.answered, goal)
+        requests, items = chain.requests("sample")[new.start : goal], chain.items["sample"][new.start : goal]
+        weights = weights_of(self.model, chain.menu, candidate.index, candidate.q, chain.prior)
+        with self.engine.serving(weights):
+            completions = self.engine.generate(requests, chain.settings)
+        for i, request, completion, item in zip(new, requests, completions, items, strict=True):
+            right = chain.verdict(completion, item).correct
+            candidate.right += right
+            if right and self.witnesses[i] is None:
+                self.witnesses[i] = as_answer(chain.tokenizer, request.prompt, completion, chain.settings.stop)
+        candidate.answered = goal
+        self.answered += len(new)
+        self._record(
+            candidate.entry, candidate.bits, accuracy=candidate.right / goal, expected=self.expected(candidate)
+        )
+
+    def expected(self, candidate: Candidate) -> float:
+        """The accuracy that would be certified if the rest of the sample went like what was answered."""
+        return candidate.expected(self.chain.config.sample.n, self.chain.config.delta)
+
+    def halve(self, candidates: list[Candidate]) -> Candidate:
+        """The candidate with the highest expected certified accuracy."""
+        goal = -(-self.prompts // FIRST_SHARE)
+        self.work = halving_work(len(candidates), goal, self.prompts) + self.prompts * (self.moves > 0)
+        while True:
+            for candidate in candidates:
+                self.answer(candidate, goal)
+            # Ties go to the entry that stands first in the menu.
+            candidates = sorted(candidates, key=lambda c: -self.expected(c))
+            if goal == self.prompts:
+                return candidates[0]
+            candidates, goal = candidates[: -(-len(candidates) // 2)], min(2 * goal, self.prompts)
+
+    def search(self, best: Candidate, max_bits: float | None) -> Candidate:
+        """`best`, or what a search from its integers finds, if that does better."""
+        n, delta = self.chain.config.sample.n, self.chain.config.delta
+        menu = self.chain.menu
+        search = Search(self.model, menu, self.chain.prior, self.witnesses, n, delta, max_bits)
+        place = None
+        for place in search.climb(best.index, best.q, self.moves):
+            self.moved += 1
+            self._record(menu.entries[place.index].name, place.bits, promise=place.promise)
+        if place is None:
+            return best
+        found = cheapest(menu, place.index, place.q)
+        self.answer(found, self.prompts)
+        return max(best, found, key=self.expected)
+
+    def _record(self, entry: str, bits: float, **values: float) -> None:
+        seconds = round(time.monotonic() - self.started, 1)
+        self.chain.metrics.append(
+            "quantize", self.answered, self.work, seconds=seconds, entry=entry, bits=bits, **values
+        )
+
+
+def cheapest(menu: Menu, index: int, q: tuple[int, ...]) -> Candidate:
+    """Integers in the code of the menu that says them in the fewest bits, on the grid of entry `index`."""
+    wanted = menu.entries[index]
+    costs = {}
+    for i, entry in enumerate(menu.entries):
+        if (entry.step, entry.structure) == (wanted.step, wanted.structure):
+            with suppress(SupportError):
+                costs[i] = menu.bits(i, q)
+    if not costs:
+        raise SupportError(f"no code of the menu says {q} on the grid of {wanted.name}")
+    i = min(costs, key=lambda i: costs[i])
+    message = menu.encode(i, q)
+    if menu.decode(message) != (i, q):
+        raise UserError(f"the message for {menu.entries[i].name} does not decode to the integers that were encoded")
+    return Candidate(menu.entries[i].name, i, q, message, costs[i])
 
 
 def halving_work(candidates: int, goal: int, prompts: int) -> int:

@@ -13,6 +13,7 @@ from pacbayes.bounds import (
     STAKES,
     betting_mean_lower,
     betting_mean_lower_from_counts,
+    betting_mean_upper,
     certified_accuracy,
     certified_mean_accuracy,
     kl_risk_upper,
@@ -63,6 +64,20 @@ def test_limit_is_the_edge_of_rejection(population: int | None) -> None:
         assert limit > 0.1
         assert mp.log(e_value(values, limit, population=population)) >= -eta
         assert mp.log(e_value(values, limit + 1e-10, population=population)) < -eta
+
+
+@pytest.mark.parametrize("population", [None, 40])
+def test_upper_limit_mirrors_the_lower(population: int | None) -> None:
+    """The wealth of bets on losses, from its definition: enough at the limit, and not yet just below it."""
+    values = np.random.default_rng(3).choice((0.0, 0.25, 0.5), size=30)
+    eta = log_failure_probability(3.0, 0.05)
+    limit = betting_mean_upper(values, log_eta=eta, stakes=FEW, population=population)
+    assert values.mean() < limit < 0.9
+    assert mp.log(e_value(1 - values, 1 - limit, population=population)) >= -eta
+    assert mp.log(e_value(1 - values, 1 - limit + 1e-10, population=population)) < -eta
+    assert betting_mean_upper([1.0] * 10, log_eta=eta) == 1.0
+    with pytest.raises(ValueError, match="vector of values"):
+        betting_mean_upper([1.1], log_eta=eta)
 
 
 def test_coverage_by_enumeration() -> None:

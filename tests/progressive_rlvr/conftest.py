@@ -1,11 +1,13 @@
-"""A base model of a few thousand random weights behind the real pocket tokenizer: everything but the skill is real."""
+"""What tests share: one finished run, and a base model of a few thousand random weights behind the real tokenizer."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
+from small_runs import prlvr, write_config
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
 from progressive_rlvr.models import POCKET, BaseModel, find_base
@@ -55,3 +57,18 @@ def tokenizer(tiny: BaseModel) -> PreTrainedTokenizerBase:
 @pytest.fixture(scope="session")
 def pocket() -> Path:
     return POCKET
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished run; who changes files takes a `copy`."""
+    folder = tmp_path_factory.mktemp("finished")
+    prlvr("run", write_config(folder), "--runs", folder / "runs")
+    return folder / "runs" / "small"
+
+
+@pytest.fixture
+def copy(finished: Path, tmp_path: Path) -> Path:
+    """A copy of the finished run, to be damaged."""
+    shutil.copytree(finished.parent, tmp_path / "runs")
+    return tmp_path / "runs" / "small"

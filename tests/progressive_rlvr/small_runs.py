@@ -5,9 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import yaml
+
+from pacbayes.certificate import build_certificate, read_certificate, write_certificate
+from pacbayes.evidence import Outcome, read_evidence, write_evidence
+from pacbayes.sample import MethodLock, SampleLock, read_lock
 
 STAGES = {
     "rlvr": {"steps": 6, "prompts": 4, "samples": 4, "learning_rate": 0.002, "rank": 2},
@@ -63,3 +68,40 @@ def prlvr(
     assert result.returncode == code, result.stdout + result.stderr
     assert "Traceback" not in result.stdout + result.stderr
     return result
+
+
+def certificate_of(run: Path) -> Path:
+    """The certificate of a small run."""
+    return run / "certificates" / "knowledge.json"
+
+
+def locks_of(run: Path) -> tuple[MethodLock, SampleLock]:
+    """Both locks of a small run."""
+    folder = run / "knowledge"
+    return read_lock(folder / "method.lock.json", MethodLock), read_lock(folder / "sample.lock.json", SampleLock)
+
+
+def forge(run: Path, policy: str, change: Callable[[Outcome], Outcome]) -> list[int]:
+    """Change outcomes of a policy on the sample and make all digests and counts fit; returns the indices changed."""
+    folder, (method, sample) = run / "knowledge", locks_of(run)
+    shown, evidence = read_certificate(certificate_of(run)), read_evidence(folder / "evidence.parquet")
+    rows, changed = [], []
+    for outcome in evidence.outcomes.values():
+        new = change(outcome) if (outcome.policy, outcome.split) == (policy, "sample") else outcome
+        rows.append(new)
+        if new != outcome:
+            changed.append(outcome.index)
+    path = folder / "evidence.parquet"
+    path.unlink()  # what stands in it binds
+    write_evidence(path, rows, sample_lock=evidence.sample_lock, policies=dict(evidence.policies))
+    certificate = build_certificate(
+        method=method,
+        sample=sample,
+        message=(folder / "message.bin").read_bytes(),
+        evidence=path.read_bytes(),
+        policy=shown.digests.policy,
+        engine=shown.engine,
+        stages=shown.stages,
+    )
+    write_certificate(certificate_of(run), certificate)
+    return changed

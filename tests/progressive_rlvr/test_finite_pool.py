@@ -88,6 +88,16 @@ def test_it_verifies_and_another_pool_does_not(finished: Path, tmp_path: Path) -
     )
 
 
+def test_its_verdicts_are_checked_where_the_pool_is_at_hand(finished: Path, plugins: Path) -> None:
+    certificate = finished / "certificates" / "knowledge.json"
+    said = prlvr("verify", certificate, "--level", "1", plugins=plugins).stdout
+    assert f"V1 prompts: the locked seed draws the {N} sample and {HELDOUT} held-out prompts" in said
+    assert "FAIL" not in said
+    said = prlvr("verify", certificate, "--level", "1", code=2)
+    assert "has no population 'small'" in said.stderr
+    assert "V1 was not carried out" in said.stdout
+
+
 def test_the_same_command_again_changes_nothing(finished: Path, plugins: Path) -> None:
     certificate = finished / "certificates" / "knowledge.json"
     before = certificate.read_bytes()

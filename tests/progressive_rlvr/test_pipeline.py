@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -12,30 +11,11 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from small_runs import ENVIRONMENT, STAGES, command, prlvr, write_config
+from small_runs import ENVIRONMENT, STAGES, certificate_of, command, prlvr, write_config
 
 from pacbayes.bounds import certified_accuracy
 from pacbayes.certificate import read_certificate
 from progressive_rlvr.metrics import Metrics
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a finished run."""
-    folder = tmp_path_factory.mktemp("finished")
-    prlvr("run", write_config(folder), "--runs", folder / "runs")
-    return folder / "runs" / "small"
-
-
-@pytest.fixture
-def copy(finished: Path, tmp_path: Path) -> Path:
-    """A copy of the finished run, to be damaged."""
-    shutil.copytree(finished.parent, tmp_path / "runs")
-    return tmp_path / "runs" / "small"
-
-
-def certificate_of(run: Path) -> Path:
-    return run / "certificates" / "knowledge.json"
 
 
 def test_the_certificate_says_what_was_run(finished: Path) -> None:
@@ -72,11 +52,6 @@ def test_the_same_command_again_changes_nothing(finished: Path) -> None:
     before = {f: f.read_bytes() for f in files}
     prlvr("run", write_config(finished.parents[1]), "--runs", finished.parent)
     assert {f: f.read_bytes() for f in files} == before
-
-
-def test_the_same_run_elsewhere_gives_the_same_bytes(finished: Path, tmp_path: Path) -> None:
-    prlvr("run", write_config(tmp_path), "--runs", tmp_path / "runs")
-    assert certificate_of(tmp_path / "runs" / "small").read_bytes() == certificate_of(finished).read_bytes()
 
 
 def test_a_run_killed_in_every_stage_ends_with_the_same_certificate(finished: Path, tmp_path: Path) -> None:

@@ -208,7 +208,9 @@ def test_two_workers_give_the_same_certificate(alone: bytes, tmp_path: Path) -> 
     assert certificate(tmp_path) == alone
     path = tmp_path / "runs" / "small" / "certificates" / "knowledge.json"
     assert read_certificate(path).engine.name == "hf"
-    assert "FAIL" not in prlvr("verify", path).stdout
+    said = prlvr("verify", path, "--level", "2", "--prompts", "20", "--engine", "ray", "--workers", "2").stdout
+    assert "FAIL" not in said
+    assert "(V2)" in said.splitlines()[-1]
 
 
 def descendants(root: int, title: bytes) -> Iterator[int]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from small_runs import SMALL, prlvr, write_config
+from small_runs import SMALL, forge, prlvr, write_config
 
+from pacbayes.evidence import read_evidence
 from pacbayes.sample import MethodLock, read_lock
 from progressive_rlvr.config import RunConfig
 from progressive_rlvr.declare import declare
@@ -97,6 +100,9 @@ def test_all_kinds_of_a_run(finished: Path) -> None:
     for file in (transfer, finished / "joint.json", finished / "knowledge" / "certificate.json"):
         assert "FAIL" not in prlvr("verify", file).stdout
 
+    assert "accuracy certificate of the same sample" in prlvr("verify", transfer, "--level", "1", code=2).stderr
+    assert prlvr("verify", finished / "joint.json", "--level", "1").stdout.count("V1 recount") == 2
+
     both = [finished / "certificates" / f"{name}.json" for name in ("knowledge", "mathematics")]
     assert "jointly, as locked: With 80 % confidence, all of these hold at once" in prlvr("verify", *both).stdout
     assert "NOT jointly: the joint statement is about" in prlvr("verify", both[0], both[0]).stdout
@@ -110,6 +116,32 @@ def test_all_kinds_of_a_run(finished: Path) -> None:
     rows = (finished / "knowledge" / "transfer-1" / "comparison.parquet").read_bytes()
     (finished / "knowledge" / "transfer-1" / "comparison.parquet").write_bytes(rows[:-1])
     assert "comparison" in prlvr("verify", transfer, code=1).stdout
+
+
+@pytest.mark.slow
+def test_a_gain_is_verified_with_the_base_model(finished: Path, tmp_path: Path) -> None:
+    """The base model's losses flatter a gain: right ones called wrong fail V1, answers it never gave fail V2."""
+    certificate = finished / "certificates" / "knowledge.json"
+    said = json.loads(prlvr("verify", certificate, "--level", "2", "--prompts", "500", "--json").stdout)
+    measured = {check["name"]: check["measured"] for check in said["checks"]}
+    stored = list(read_evidence(finished / "knowledge" / "evidence.parquet").part("base", "sample"))
+    assert measured["regenerated completions of base"]["regenerated"] == sum(not o.correct for o in stored)
+    assert measured["regenerated completions of base"]["wrong_to_right"] == 0
+    assert measured["gain with flips"]["certified_gain_with_flips"] == measured["gain with flips"]["claimed_gain"]
+
+    right = [o.index for o in stored if o.correct][:5]
+    for name, change, level, failure in (
+        ("verdicts", {"correct": False, "reason": "wrong"}, 1, "V1 verdicts of base"),
+        ("answers", {"correct": False, "reason": "wrong", "completion": " Z"}, 2, "V2 regenerated completions of base"),
+    ):
+        shutil.copytree(finished, tmp_path / name)
+        forge(tmp_path / name, "base", lambda o, change=change: replace(o, **change) if o.index in right else o)
+        path = tmp_path / name / "certificates" / "knowledge.json"
+        said = prlvr("verify", path, "--level", "2", "--prompts", "500", code=1).stdout
+        failed = [line for line in said.splitlines() if line.startswith("FAIL")]
+        assert failed[0].startswith(f"FAIL  {failure}"), failed
+        assert all(f"sample prompt {index} " in failed[0] for index in right)
+        assert "FAIL" not in prlvr("verify", path, "--level", str(level - 1)).stdout
 
 
 def test_a_run_that_declared_nothing_says_so(tmp_path: Path) -> None:
