@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from click.testing import Result
 from small_runs import SMALL, prlvr, write_config
 from transformers import AutoModelForCausalLM, Qwen2Config, Qwen2ForCausalLM
+from typer.testing import CliRunner
 
 from pacbayes.certificate import read_certificate
 from pacbayes.evidence import read_evidence
+from progressive_rlvr.cli import app
 from progressive_rlvr.config import RunConfig, load_config
 from progressive_rlvr.errors import UserError
 from progressive_rlvr.models import find_base
@@ -193,8 +196,15 @@ def test_what_cannot_be_planned_is_said_so(tmp_path: Path, content: dict[str, st
 
 
 def test_the_dry_run_makes_nothing_and_says_what_it_assumes(tmp_path: Path) -> None:
-    said = prlvr("run", write_config(tmp_path), "--runs", tmp_path / "runs", "--dry-run", "--tflops", "3").stdout
-    assert "Assumed, not measured: 3 TFLOP/s" in said
+    config = write_config(tmp_path)
+
+    def run(*options: str) -> Result:
+        return CliRunner().invoke(app, ["run", str(config), "--runs", str(tmp_path / "runs"), *options])
+
+    assert "Assumed, not measured: 3 TFLOP/s" in run("--dry-run", "--tflops", "3").stdout
+    assert [row["stage"] for row in json.loads(run("--dry-run", "--json").stdout)[0]["rows"]][-1] == "evaluate"
+    for options, said in ((("--dry-run", "--tflops", "0"), "must be positive"), (("--json",), "options of --dry-run")):
+        refused = run(*options).exception
+        assert isinstance(refused, UserError)
+        assert said in str(refused)
     assert not (tmp_path / "runs").exists()
-    assert "must be positive" in prlvr("run", write_config(tmp_path), "--dry-run", "--tflops", "0", code=2).stderr
-    assert "options of --dry-run" in prlvr("run", write_config(tmp_path), "--json", code=2).stderr
