@@ -108,7 +108,7 @@ def read_metrics(path: Path) -> Metrics:
     if not path.is_file():
         return Metrics()
     found: dict[tuple[str, str], dict[float, float]] = {}
-    tried: dict[object, tuple[float, float]] = {}
+    tried: dict[tuple[object, float], tuple[float, float]] = {}
     unreadable = 0
     for line in path.read_text("utf-8", errors="replace").splitlines():
         if not line.strip():
@@ -118,7 +118,7 @@ def read_metrics(path: Path) -> Metrics:
             points = list(_points(row))
             if _finite(bits := row.get("bits")) and _finite(expected := row.get("expected")):
                 # A candidate that is tried on more prompts is written again.
-                tried[row["entry"]] = (float(bits), float(expected))
+                tried[row["entry"], float(bits)] = (float(bits), float(expected))
         except (ValueError, TypeError, KeyError, RecursionError):
             unreadable += 1
             continue

@@ -133,7 +133,8 @@ class Distill(Frozen):
     steps: Positive = 40
     prompts: Positive = 128
     learning_rate: Rate = 4e-2
-    weight_decay: float = Field(0.5, ge=0, description="pull of v to zero a step, as a share of the learning rate")
+    weight_decay: float = Field(0.5, ge=0, description="v loses this share of itself a step, times the learning rate")
+    shrinkage: float = Field(0.0, ge=0, description="v comes nearer to zero by this a step, times the learning rate")
 
 
 class TinyLora(Frozen):
@@ -143,7 +144,8 @@ class TinyLora(Frozen):
     prompts: Positive = 16
     samples: int = Field(8, ge=2)
     learning_rate: Rate = 1e-2
-    weight_decay: float = Field(0.5, ge=0, description="pull of v to zero a step, as a share of the learning rate")
+    weight_decay: float = Field(0.5, ge=0, description="v loses this share of itself a step, times the learning rate")
+    shrinkage: float = Field(0.0, ge=0, description="v comes nearer to zero by this a step, times the learning rate")
 
 
 class Quantize(Frozen):

@@ -98,7 +98,7 @@ class Search:
         def objective(log_p: Tensor) -> Tensor:
             nonlocal total
             p = log_p.double().exp().sum()
-            total += float(p)
+            total += float(p.detach())
             return p
 
         slopes = torch.zeros(len(modules), student.u, dtype=torch.float64)

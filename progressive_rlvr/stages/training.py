@@ -150,7 +150,31 @@ def train_grpo(
 def optimizer(model: PreTrainedModel, settings: Rlvr | Distill | TinyLora) -> torch.optim.Optimizer:
     """AdamW on what is trainable. (`Trainer` makes its own leave parameters out of weight decay by their names.)"""
     trainable = [p for p in model.parameters() if p.requires_grad]
-    return torch.optim.AdamW(trainable, lr=settings.learning_rate, weight_decay=settings.weight_decay)
+    shrinkage = 0.0 if isinstance(settings, Rlvr) else settings.shrinkage
+    return Shrinking(trainable, settings.learning_rate, settings.weight_decay, shrinkage)
+
+
+class Shrinking(torch.optim.AdamW):
+    """AdamW, and after every step a soft threshold of `shrinkage` times the learning rate on every parameter.
+
+    Under a Laplace code a value costs bits in proportion to its distance from zero. The threshold is the proximal step
+    for such a price, apart from Adam's scaling as weight decay is in AdamW (Loshchilov and Hutter, ICLR 2019): what
+    does not earn its bits ends at zero exactly.
+    """
+
+    def __init__(self, parameters: list[torch.nn.Parameter], lr: float, weight_decay: float, shrinkage: float) -> None:
+        super().__init__(parameters, lr=lr, weight_decay=weight_decay)
+        self.shrinkage = shrinkage
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """One step."""
+        loss = super().step(closure)
+        if self.shrinkage:
+            for group in self.param_groups:
+                for parameter in group["params"]:
+                    parameter.copy_(torch.nn.functional.softshrink(parameter, float(group["lr"]) * self.shrinkage))
+        return loss
 
 
 def train(trainer: Trainer, folder: Path) -> None:

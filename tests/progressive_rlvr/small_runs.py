@@ -18,7 +18,7 @@ STAGES = {
     "rlvr": {"steps": 6, "prompts": 4, "samples": 4, "learning_rate": 0.002, "rank": 2},
     "distill": {"steps": 6, "prompts": 16},
     "tinylora": {"steps": 6, "prompts": 4, "samples": 4},
-    "quantize": {"candidates_on": 60},
+    "quantize": {"candidates_on": 60, "moves": 2},
 }
 SMALL = {
     "name": "small",
@@ -26,6 +26,7 @@ SMALL = {
     "domains": {"knowledge": {}},
     "sample": {"n": 120, "heldout": 30},
     "generation": {"batch_size": 32},
+    "student": {"directions": "answers", "answers": 64, "r": 4, "u": 6, "groups": 1},
     "menu": {"steps": ["0.1", "0.2"]},
     "stages": STAGES,
     "processes": 1,

@@ -1,0 +1,156 @@
+"""Directions of the base model's own answers: eigenvectors of its Fisher information, found without a label, exact in
+their span. Gradients are taken again by autograd, one answer at a time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from transformers import PreTrainedModel
+
+from domains.base import Item
+from domains.registry import get_domain
+from progressive_rlvr.config import Student
+from progressive_rlvr.decoder import inject, merged, set_vector, target_modules
+from progressive_rlvr.directions import Answer, answer_directions, as_answer, cores, log_probability, own_answers
+from progressive_rlvr.engines import Completion, Settings, open_engine
+from progressive_rlvr.models import BaseModel, replaced
+
+R, U = 3, 4
+TARGETS = Student().targets
+SETTINGS = Settings(max_new_tokens=6, temperature=1.0, stop=None, batch_size=16)
+
+
+@pytest.fixture
+def answers(tiny: BaseModel, model: PreTrainedModel) -> list[Answer]:
+    tokenizer = tiny.load_tokenizer()
+    population = get_domain("mathematics").populations()["pocket"]
+    return own_answers(open_engine("hf", model, tokenizer), tokenizer, population, 20, 0, SETTINGS)
+
+
+def prior_of(model: PreTrainedModel, answers: list[Answer]) -> dict[str, torch.Tensor]:
+    return answer_directions(model, target_modules(model, TARGETS), answers, r=R, u=U, batch=7)
+
+
+def gradients(model: PreTrainedModel, answer: Answer) -> dict[str, torch.Tensor]:
+    """∇ log p(answer | prompt) by every target weight, by plain autograd on one unpadded row."""
+    modules = target_modules(model, TARGETS)
+    weights = [m.weight.requires_grad_() for m in modules.values()]
+    prompt, body = answer
+    logits = model(input_ids=torch.tensor([prompt + body])).logits[0, len(prompt) - 1 : -1]
+    log_p = logits.log_softmax(-1)[torch.arange(len(body)), torch.tensor(body)].sum()
+    return dict(zip(modules, torch.autograd.grad(log_p, weights), strict=True))
+
+
+def test_cores_are_the_gradients_of_every_answer_between_the_bases(
+    model: PreTrainedModel, answers: list[Answer]
+) -> None:
+    modules = target_modules(model, TARGETS)
+    generator = torch.Generator().manual_seed(0)
+    A = {name: torch.randn(2, m.in_features, generator=generator) for name, m in modules.items()}
+    B = {name: torch.randn(m.out_features, 2, generator=generator) for name, m in modules.items()}
+    chosen = sorted(answers[:6], key=lambda a: len(a[0]) + len(a[1]))  # the order in which they come back
+    found = cores(model, modules, chosen, A, B, torch.sum)
+    for i, answer in enumerate(chosen):
+        for name, gradient in gradients(model, answer).items():
+            assert torch.allclose(found[name][i], B[name].T @ gradient @ A[name].T, rtol=1e-3, atol=1e-3)
+
+
+def test_every_direction_has_fisher_information_one_and_no_two_share_any(
+    model: PreTrainedModel, answers: list[Answer]
+) -> None:
+    """⟨D_i, F D_j⟩ over the answers is 1 for i = j, else 0."""
+    prior = prior_of(model, answers)
+    slopes = torch.zeros(len(answers), U)
+    for a, answer in enumerate(answers):
+        for name, gradient in gradients(model, answer).items():
+            D = torch.einsum("or,irs,sn->ion", prior[f"{name}.B"], prior[f"{name}.P"], prior[f"{name}.A"])
+            slopes[a] += torch.einsum("ion,on->i", D, gradient)
+    assert torch.allclose(slopes.T @ slopes / len(answers), torch.eye(U), atol=2e-3)
+
+
+def test_the_span_keeps_what_is_largest(model: PreTrainedModel, answers: list[Answer]) -> None:
+    """The first direction moves the answers at least as much, for its length, as random ones of the same form."""
+    prior = prior_of(model, answers)
+    generator = torch.Generator().manual_seed(1)
+    every = [gradients(model, answer) for answer in answers]
+
+    def information(D: dict[str, torch.Tensor]) -> float:
+        length = sum(float(d.square().sum()) for d in D.values())
+        return sum(sum(float((g[n] * D[n]).sum()) for n in D) ** 2 for g in every) / len(every) / length
+
+    first = {n: prior[f"{n}.B"] @ prior[f"{n}.P"][0] @ prior[f"{n}.A"] for n in every[0]}
+    others = [{n: torch.randn(d.shape, generator=generator) for n, d in first.items()} for _ in range(20)]
+    assert information(first) > 10 * max(map(information, others))
+
+
+def test_a_unit_of_v_moves_log_p_as_the_score_says(tiny: BaseModel, answers: list[Answer]) -> None:
+    model = tiny.load()
+    prior = prior_of(model, answers)
+    student = Student(directions="answers", answers=20, r=R, u=U, groups=1)
+    base = log_probability(model, answers)
+    small = 1e-3
+    moved = []
+    for sign in (1, -1):
+        with replaced(model, merged(model, student, prior, torch.tensor([sign * small, 0, 0, 0]))), torch.no_grad():
+            moved.append(log_probability(model, answers))
+    slope = (moved[0] - moved[1]) / (2 * small)
+    assert float(slope.square().mean()) == pytest.approx(1, rel=0.05)
+    assert torch.allclose(base, (moved[0] + moved[1]) / 2, atol=1e-3)
+
+
+def test_the_student_of_such_directions_is_an_ordinary_tinylora(tiny: BaseModel, answers: list[Answer]) -> None:
+    model = tiny.load()
+    prior = prior_of(model, answers)
+    student = Student(directions="answers", answers=20, r=R, u=U, groups=1)
+    v = torch.tensor([0.3, -0.2, 0.1, 0.4])
+    tuned = inject(tiny.load(), student, prior)
+    set_vector(tuned, v)
+    ids = torch.tensor([[5, 9, 30, 77, 12]])
+    with replaced(model, merged(model, student, prior, v)), torch.no_grad():
+        assert torch.allclose(model(input_ids=ids).logits, tuned(input_ids=ids).logits, atol=1e-4)
+
+
+def test_the_base_is_left_as_it_was(model: PreTrainedModel, answers: list[Answer]) -> None:
+    before = {n: (p.clone(), p.requires_grad) for n, p in model.named_parameters()}
+    prior_of(model, answers)
+    assert all(torch.equal(p, before[n][0]) and p.requires_grad == before[n][1] for n, p in model.named_parameters())
+    assert all(p.grad is None for p in model.parameters())
+    assert not any(m._forward_hooks for m in model.modules())
+
+
+def test_no_label_is_read(tiny: BaseModel, model: PreTrainedModel, answers: list[Answer]) -> None:
+    """The same prompts with other golds and tests give the same answers."""
+    tokenizer = tiny.load_tokenizer()
+    population = get_domain("mathematics").populations()["pocket"]
+
+    class Mislabelled:
+        name, description, design = population.name, population.description, population.design
+        max_new_tokens, stop = population.max_new_tokens, population.stop
+
+        def draw(self, seed: str, n: int) -> list[Item]:
+            return [replace(item, gold="0", tests="") for item in population.draw(seed, n)]
+
+    engine = open_engine("hf", model, tokenizer)
+    assert own_answers(engine, tokenizer, Mislabelled(), 20, 0, SETTINGS) == answers
+    assert own_answers(engine, tokenizer, population, 20, 1, SETTINGS) != answers
+
+
+def test_an_answer_ends_as_its_policy_ended_it(tiny: BaseModel) -> None:
+    tokenizer = tiny.load_tokenizer()
+    text = get_domain("mathematics").populations()["pocket"].draw("text", 1)[0].prompt
+    ids = tokenizer(text)["input_ids"]
+    assert as_answer(tokenizer, text, Completion(text, 3, truncated=True), None) == (ids, ids)
+    assert as_answer(tokenizer, text, Completion(text, 3, truncated=False), None) == (
+        ids,
+        [*ids, tokenizer.eos_token_id],
+    )
+    stopped = as_answer(tokenizer, text, Completion(text, 3, truncated=False), text)
+    assert stopped == (ids, tokenizer(text + text)["input_ids"])
+
+
+def test_more_directions_than_answers_are_refused() -> None:
+    with pytest.raises(ValueError, match="u = 40 directions need at least as many answers, not 30"):
+        Student(directions="answers", answers=30, u=40)
