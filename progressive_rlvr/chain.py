@@ -49,7 +49,8 @@ from progressive_rlvr.decoder import (
     write_prior,
 )
 from progressive_rlvr.directions import answer_directions, own_answers
-from progressive_rlvr.engines import Engine, Request, Settings, engine_versions, open_engine
+from progressive_rlvr.engines import Completion, Engine, Request, Settings, engine_versions, open_engine
+from progressive_rlvr.engines.ray import RayEngine, WorkerSpec
 from progressive_rlvr.errors import UserError
 from progressive_rlvr.metrics import Metrics
 from progressive_rlvr.models import BaseModel, find_base
@@ -72,6 +73,7 @@ class Chain:
     sample: SampleLock
     items: dict[str, list[Item]]
     pool: Pool | None = None  # what the prompts were drawn from, if that is a finite pool
+    workers: int | None = None  # Ray workers that generate; none: this process does
 
     @cached_property
     def tokenizer(self) -> PreTrainedTokenizerBase:
@@ -108,8 +110,29 @@ class Chain:
         return self.base.load(self.config.generation.dtype)
 
     def engine(self, model: PreTrainedModel) -> Engine:
-        """The locked engine over the certified model."""
+        """The locked engine over the certified model, in this process or in Ray workers."""
+        if self.workers is not None:
+            return self._ray
         return open_engine(self.method.generation.engine, model, self.tokenizer)
+
+    @cached_property
+    def _ray(self) -> RayEngine:
+        assert self.workers is not None
+        config = self.config
+        spec = WorkerSpec.of(
+            self.base,
+            self.method.generation.engine,
+            config.generation.dtype,
+            threads=config.threads,
+            revision=config.base.revision,
+        )
+        return RayEngine(spec, self.workers)
+
+    def close(self) -> None:
+        """End the verifier's processes and, if there are any, the Ray workers."""
+        self.domain.close()
+        if "_ray" in self.__dict__:
+            self._ray.close()
 
     def noise_root(self, split: str) -> str:
         """Root of the noise on a split (hex)."""
@@ -129,6 +152,12 @@ class Chain:
     def _verdicts(self) -> dict[bytes, Verdict]:
         return {}
 
+    def verdict(self, completion: Completion, item: Item) -> Verdict:
+        """The verdict on what an engine answered; what it lost is a loss."""
+        if completion.lost:
+            return Verdict.loss(Reason.CRASHED)
+        return self.judge(completion.text, completion.truncated, item)
+
     def judge(self, text: str, truncated: bool, item: Item) -> Verdict:
         """The verdict on one completion; one that did not end is a loss whatever it says.
 
@@ -146,8 +175,10 @@ class Chain:
         return verdict
 
 
-def open_chain(config: RunConfig, run_folder: Path, domain_name: str) -> Chain:
+def open_chain(config: RunConfig, run_folder: Path, domain_name: str, workers: int | None = None) -> Chain:
     """Lock the method, draw and lock the sample, or find both as they were locked before.
+
+    `workers`: how many Ray workers generate; none: this process does.
 
     Raises:
         UserError: unknown population, missing base model, a verifier that fails its self-test, too few prompts.
@@ -175,7 +206,7 @@ def open_chain(config: RunConfig, run_folder: Path, domain_name: str) -> Chain:
     _write_prompts(folder / "prompts.jsonl", items)
     if pool is not None:
         pool.check_draw(method, sample)
-    return Chain(config, folder, base, domain, population, method, sample, items, pool)
+    return Chain(config, folder, base, domain, population, method, sample, items, pool, workers)
 
 
 def base_of(config: RunConfig) -> BaseModel:

@@ -12,7 +12,7 @@ from pathlib import Path
 from transformers import PreTrainedModel
 
 from pacbayes.canonical import file_digest
-from pacbayes.evidence import Evidence, Outcome, Split, read_evidence, write_evidence
+from pacbayes.evidence import Evidence, EvidenceError, Outcome, Split, read_evidence, write_evidence
 from progressive_rlvr.chain import SPLITS, Chain
 from progressive_rlvr.decoder import merged, tensors_digest
 from progressive_rlvr.engines import Engine
@@ -60,7 +60,15 @@ def evaluate(chain: Chain, stages: list[StageResult]) -> Path:
         with engine.serving(policy.weights):
             for split in SPLITS:
                 evaluate_split(chain, engine, policy, split, path)
+                check_complete(chain, policy, split, path)
     return path
+
+
+def check_complete(chain: Chain, policy: Policy, split: Split, path: Path) -> None:
+    """Raise EvidenceError unless there is one outcome for every prompt of the lock: n never shrinks."""
+    found, n = len(read_evidence(path).part(policy.name, split)) if path.exists() else 0, len(chain.sample.split(split))
+    if found != n:
+        raise EvidenceError(f"{path} has {found} outcomes of {policy.name} on the {n} prompts of the {split}")
 
 
 def evaluate_split(chain: Chain, engine: Engine, policy: Policy, split: Split, path: Path) -> None:
@@ -68,13 +76,13 @@ def evaluate_split(chain: Chain, engine: Engine, policy: Policy, split: Split, p
     locked, items, requests = chain.sample.split(split), chain.items[split], chain.requests(split)
     missing = _missing(path, policy, split, len(locked))
     stage, total = f"evaluate {policy.name} {split}", len(locked)
-    size = BATCHES_PER_WRITE * chain.settings.batch_size
+    size = BATCHES_PER_WRITE * chain.settings.batch_size * (chain.workers or 1)
     for start in range(0, len(missing), size):
         chosen = missing[start : start + size]
         completions = engine.generate([requests[i] for i in chosen], chain.settings)
         outcomes = []
         for i, completion in zip(chosen, completions, strict=True):
-            verdict = chain.judge(completion.text, completion.truncated, items[i])
+            verdict = chain.verdict(completion, items[i])
             outcomes.append(
                 Outcome(
                     policy=policy.name,

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, get_args
@@ -25,6 +25,7 @@ from progressive_rlvr.metrics import Metrics
 
 CONFIG_FILE = "config.resolved.yaml"
 ERROR_MARK = "prlvr: error: "
+TRAINING_STAGES = ("rlvr", "distill", "tinylora")
 # Settings of how a run is carried out, which a resumed run may change.
 FREE_TO_CHANGE = ("processes", "data_dir")
 
@@ -61,15 +62,25 @@ def prepare_run(config: RunConfig, runs: Path) -> Path:
     return folder
 
 
-def run_domain(run_folder: Path, domain: str, last: StageName | None = None) -> None:
-    """Everything of one domain: locks, stages, evaluation, certificate; or only the stages up to `last`."""
+def run_domain(run_folder: Path, domain: str, last: StageName | None = None, workers: int | None = None) -> None:
+    """Everything of one domain: locks, stages, evaluation, certificate; or only the stages up to `last`.
+
+    `workers`: how many Ray workers generate; none: this process does.
+    """
     # Imported here: the parent process starts in a fraction of the time that the training stack takes to load.
     from progressive_rlvr.certify import certify
     from progressive_rlvr.chain import open_chain
+    from progressive_rlvr.distributed import end, first_process_first, process_count
     from progressive_rlvr.stages import StageResult, run_stage, stage_folders
 
     config = load_config(run_folder / CONFIG_FILE)
-    chain = open_chain(config, run_folder, domain)
+    if process_count() > 1 and last not in TRAINING_STAGES:
+        raise UserError(
+            f"{process_count()} processes together run the training stages only: give --to tinylora (or the last one "
+            "there is), and then `prlvr run`"
+        )
+    with first_process_first():
+        chain = open_chain(config, run_folder, domain, workers)
     try:
         stages: list[StageResult] = []
         for kind in stage_folders(chain):
@@ -82,7 +93,8 @@ def run_domain(run_folder: Path, domain: str, last: StageName | None = None) -> 
         write_atomic(copies / f"{domain}.json", certificate.read_bytes())
         chain.metrics.append("done", 1, 1)
     finally:
-        chain.domain.close()
+        chain.close()
+        end()
 
 
 @contextmanager
@@ -110,9 +122,12 @@ def run_domains(
     watch: Callable[[list[Progress]], None],
     interval: float = 0.5,
     only: Sequence[str] | None = None,
+    workers: int | None = None,
 ) -> None:
     """Run every domain, or only some, `config.processes` at a time; `watch` is told about all of them at every
     `interval` (seconds).
+
+    `workers`: how many Ray workers generate for each domain; none: its own process does.
 
     Raises:
         UserError: a domain failed; the others were finished first.
@@ -124,7 +139,7 @@ def run_domains(
     try:
         while waiting or running:
             while waiting and len(running) < config.processes:
-                running[waiting[0]] = _start(config, run_folder, waiting[0], last)
+                running[waiting[0]] = _start(config, run_folder, waiting[0], last, workers)
                 waiting.pop(0)
             time.sleep(interval)
             for domain, (process, log) in list(running.items()):
@@ -144,7 +159,7 @@ def run_domains(
 
 
 def _start(
-    config: RunConfig, run_folder: Path, domain: str, last: StageName | None
+    config: RunConfig, run_folder: Path, domain: str, last: StageName | None, workers: int | None
 ) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
     logs = run_folder / domain / "logs"
     logs.mkdir(parents=True, exist_ok=True)
@@ -167,6 +182,7 @@ def _start(
     }
     command = [sys.executable, "-m", "progressive_rlvr.pipeline", str(run_folder), domain]
     command += ["--to", last] if last else []
+    command += ["--workers", str(workers)] if workers else []
     return subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=environment
     ), log
@@ -212,11 +228,15 @@ def main() -> None:
     parser.add_argument("run_folder", type=Path)
     parser.add_argument("domain")
     parser.add_argument("--to", choices=get_args(StageName), default=None)
+    parser.add_argument("--workers", type=int, default=None, help="Ray workers that generate; none: this process does")
     arguments = parser.parse_args()
     _die_with_parent()
+    from progressive_rlvr.distributed import is_first
+
+    folder = arguments.run_folder / arguments.domain
     try:
-        with only_process(arguments.run_folder / arguments.domain):
-            run_domain(arguments.run_folder, arguments.domain, arguments.to)
+        with only_process(folder) if is_first() else nullcontext():
+            run_domain(arguments.run_folder, arguments.domain, arguments.to, arguments.workers)
     except EXPECTED as error:
         print(ERROR_MARK + " ".join(str(error).split()), flush=True)
         sys.exit(2)

@@ -26,6 +26,7 @@ from progressive_rlvr.config import RunConfig, StageName, load_config
 from progressive_rlvr.errors import UserError
 from progressive_rlvr.metrics import Metrics
 from progressive_rlvr.pipeline import CONFIG_FILE, Progress
+from progressive_rlvr.plan import Plan
 from progressive_rlvr.verify import Audit, Options, verify
 
 HELD = (
@@ -111,6 +112,31 @@ def certificate_table(run_folder: Path) -> None:
             per_cent(c.coded.accuracy - certified),
         )
     Console(width=None if sys.stdout.isatty() else 100).print(table)
+
+
+def plan_table(run: str, plan: Plan) -> None:
+    """The estimates of one domain; what they take for granted stands below them."""
+    table = Table(title=f"{run}, {plan.domain}: estimates for one device")
+    for column in ("stage", "completions", "prompt tokens", "new tokens ≤", "PFLOP", "memory, GB", "time, h"):
+        table.add_column(column, justify="left" if column == "stage" else "right")
+    for row in plan.rows:
+        table.add_row(
+            row.stage,
+            f"{row.completions:,}",
+            f"{row.prompt_tokens:,}",
+            f"{row.new_tokens:,}",
+            f"{row.flops / 1e15:,.3g}",
+            f"{row.memory / 1e9:,.3g}",
+            f"{row.seconds / 3600:,.2g}",
+        )
+    Console(width=None if sys.stdout.isatty() else 110).print(table)
+    device = plan.device
+    typer.echo(
+        f"{plan.parameters:,} parameters, {plan.student:,} in the student. A prompt has {plan.prompt_tokens:.0f} "
+        f"tokens ({plan.prompt_source}), a completion at most {plan.max_new_tokens}. Assumed, not measured: "
+        f"{device.tflops:g} TFLOP/s and {device.bandwidth:g} GB/s (--tflops, --bandwidth). Without loading, verifiers, "
+        f"what an allocator wastes, and the SVDs of the prior artifact ({plan.svd_flops / 1e12:,.3g} TFLOP in float64)."
+    )
 
 
 def verify_lines(certificate: Path, level: int, options: Options, as_json: bool) -> Audit:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from domains.base import Item
+from domains.base import Item, Reason
 from pacbayes.canonical import file_digest
 from pacbayes.certificate import (
     CertificateError,
@@ -154,7 +154,7 @@ def _answer(
             occurrence=locked.occurrence,
             draw=0,
             correct=False,
-            reason=TRUNCATED if completion.truncated else ENDED,
+            reason=str(Reason.CRASHED) if completion.lost else TRUNCATED if completion.truncated else ENDED,
             tokens=completion.tokens,
             completion=completion.text,
         )

@@ -39,12 +39,14 @@ class Settings:
 @dataclass(frozen=True)
 class Completion:
     """Generated text without the end token and without `stop` and what follows it; `tokens` counts what was
-    generated, and `ids` are those tokens where the engine knows them.
+    generated, and `ids` are those tokens where the engine knows them. `lost`: the engine could not generate it, which
+    is a loss of whatever policy.
     """
 
     text: str
     tokens: int
     truncated: bool
+    lost: bool = False
     ids: tuple[int, ...] = field(default=(), compare=False, repr=False)
 
 

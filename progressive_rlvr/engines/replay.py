@@ -58,7 +58,7 @@ class ReplayEngine:
     def generate(
         self, requests: Sequence[Request], settings: Settings, progress: Progress = lambda done: None
     ) -> list[Completion]:
-        """Stored completions in the order of the requests. A lost one is empty and truncated, and a warning says so."""
+        """Stored completions in the order of the requests. One that is not stored is lost, and a warning says so."""
         units = [(hashlib.sha256(r.prompt.encode()).hexdigest(), r.key) for r in requests]
         lost = [unit for unit in units if unit not in self.completions]
         if lost:
@@ -70,4 +70,4 @@ class ReplayEngine:
                 lost[0][0][:12],
             )
         progress(len(requests))
-        return [self.completions.get(unit, Completion("", 0, truncated=True)) for unit in units]
+        return [self.completions.get(unit, Completion("", 0, truncated=True, lost=True)) for unit in units]

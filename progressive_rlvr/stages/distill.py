@@ -14,6 +14,7 @@ from trl import DistillationConfig, DistillationTrainer
 
 from progressive_rlvr.chain import Chain
 from progressive_rlvr.decoder import get_vector, inject
+from progressive_rlvr.distributed import is_first
 from progressive_rlvr.policies import write_vector
 from progressive_rlvr.stages.training import Recorder, arguments, end_tokens, optimizer, prompts, train
 
@@ -40,5 +41,6 @@ def run(chain: Chain, previous: Path | None, folder: Path) -> dict[str, Any]:
     )
     train(trainer, folder)
     v = get_vector(student)
-    write_vector(folder, v)
+    if is_first():
+        write_vector(folder, v)
     return {"steps": settings.steps, "completions": settings.steps * settings.prompts, "parameters": len(v)}

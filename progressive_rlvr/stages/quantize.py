@@ -105,7 +105,7 @@ class Trial:
         with self.engine.serving(weights):
             completions = self.engine.generate(requests, chain.settings)
         for i, request, completion, item in zip(new, requests, completions, items, strict=True):
-            right = chain.judge(completion.text, completion.truncated, item).correct
+            right = chain.verdict(completion, item).correct
             candidate.right += right
             if right and self.witnesses[i] is None:
                 self.witnesses[i] = as_answer(chain.tokenizer, request.prompt, completion, chain.settings.stop)
@@ -122,7 +122,7 @@ class Trial:
     def halve(self, candidates: list[Candidate]) -> Candidate:
         """The candidate with the highest expected certified accuracy."""
         goal = -(-self.prompts // FIRST_SHARE)
-        self.work = _work(len(candidates), goal, self.prompts) + self.prompts * (self.rounds > 0)
+        self.work = halving_work(len(candidates), goal, self.prompts) + self.prompts * (self.rounds > 0)
         while True:
             for candidate in candidates:
                 self.answer(candidate, goal)
@@ -171,7 +171,7 @@ def cheapest(menu: Menu, index: int, q: tuple[int, ...]) -> Candidate:
     return Candidate(menu.entries[i].name, i, q, message, costs[i])
 
 
-def _work(candidates: int, goal: int, prompts: int) -> int:
+def halving_work(candidates: int, goal: int, prompts: int) -> int:
     """How many answers `halve` asks for."""
     work = candidates * goal
     while goal < prompts:

@@ -10,6 +10,7 @@ from peft import LoraConfig, get_peft_model
 
 from pacbayes.canonical import write_atomic
 from progressive_rlvr.chain import Chain
+from progressive_rlvr.distributed import is_first
 from progressive_rlvr.stages.training import train_grpo
 
 
@@ -25,9 +26,10 @@ def run(chain: Chain, previous: Path | None, folder: Path) -> dict[str, Any]:
     )
     model = get_peft_model(chain.training_model(), lora)
     summary = train_grpo(chain, model, settings, "rlvr", folder)
-    model.save_pretrained(folder)
-    (folder / "README.md").unlink()  # a model card with nothing in it
-    _sort_targets(folder / "adapter_config.json")
+    if is_first():
+        model.save_pretrained(folder)
+        (folder / "README.md").unlink()  # a model card with nothing in it
+        _sort_targets(folder / "adapter_config.json")
     parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
     return {**summary, "parameters": parameters, "bits_bfloat16": 16 * parameters}
 

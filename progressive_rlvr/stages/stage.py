@@ -15,6 +15,7 @@ from transformers import set_seed
 from pacbayes.canonical import canonical_json, digest, file_digest, write_atomic
 from progressive_rlvr.chain import Chain
 from progressive_rlvr.config import STAGES, StageName
+from progressive_rlvr.distributed import is_first, process_count, wait_for_all
 from progressive_rlvr.errors import UserError
 
 CHECKPOINTS = "checkpoints"
@@ -44,7 +45,7 @@ def stage_folders(chain: Chain) -> dict[StageName, Path]:
 
 
 def run_stage(chain: Chain, kind: StageName, previous: StageResult | None) -> StageResult:
-    """Run a stage, or take its result if it is there.
+    """Run a stage, or take its result if it is there. Of several processes that train together the first one writes.
 
     Raises:
         UserError: the folder holds the result of other inputs, or a damaged one.
@@ -64,15 +65,22 @@ def run_stage(chain: Chain, kind: StageName, previous: StageResult | None) -> St
     done = folder / "done.json"
     if done.exists():
         return StageResult(kind, folder, check_stage(folder, inputs)["summary"])
-    _begin(folder, inputs)
+    if is_first():
+        _begin(folder, inputs)
+    wait_for_all()
     set_seed(chain.config.seed)  # before the stage makes its model: adapters start from random numbers
     runner: Runner = importlib.import_module(f"progressive_rlvr.stages.{kind}").run
     summary = runner(chain, previous.folder if previous else None, folder)
-    outputs = {str(f.relative_to(folder)): file_digest(f) for f in sorted(_outputs(folder))}
-    record = {"kind": kind, "inputs": inputs, "outputs": outputs, "summary": summary}
-    write_atomic(done, canonical_json(record))
-    shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
-    (folder / BEGUN).unlink()
+    if process_count() > 1:
+        summary["processes"] = process_count()
+    wait_for_all()
+    if is_first():
+        outputs = {str(f.relative_to(folder)): file_digest(f) for f in sorted(_outputs(folder))}
+        record = {"kind": kind, "inputs": inputs, "outputs": outputs, "summary": summary}
+        write_atomic(done, canonical_json(record))
+        shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
+        (folder / BEGUN).unlink()
+    wait_for_all()
     # As a resumed run will read it: canonical JSON has no 1.0, only 1.
     return StageResult(kind, folder, check_stage(folder, inputs)["summary"])
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from progressive_rlvr.chain import Chain
 from progressive_rlvr.decoder import get_vector, inject, set_vector
+from progressive_rlvr.distributed import is_first
 from progressive_rlvr.policies import VECTOR_FILE, read_vector, write_vector
 from progressive_rlvr.stages.training import train_grpo
 
@@ -20,5 +21,6 @@ def run(chain: Chain, previous: Path | None, folder: Path) -> dict[str, Any]:
         set_vector(student, read_vector(previous))
     summary = train_grpo(chain, student, settings, "tinylora", folder)
     v = get_vector(student)
-    write_vector(folder, v)
+    if is_first():
+        write_vector(folder, v)
     return {**summary, "parameters": len(v)}

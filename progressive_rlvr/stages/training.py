@@ -23,6 +23,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from progressive_rlvr.chain import Chain
 from progressive_rlvr.config import Distill, Rlvr, StageName, TinyLora
+from progressive_rlvr.distributed import check_trained_together, is_first, share
 from progressive_rlvr.engines.base import cut
 from progressive_rlvr.engines.hf import stop_tokens
 from progressive_rlvr.errors import UserError
@@ -48,6 +49,8 @@ class Recorder(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
     ) -> None:
         """Steps after the checkpoint that training goes on from are done again."""
+        if not is_first():
+            return
         self.chain.metrics.forget(self.kind, after=state.global_step)
         self.chain.metrics.append(self.kind, state.global_step, state.max_steps)
 
@@ -61,7 +64,7 @@ class Recorder(TrainerCallback):
     ) -> None:
         """One line per logged step."""
         values = {short: float(logs[name]) for name, short in self.NAMES.items() if logs and name in logs}
-        if values:
+        if values and is_first():
             seconds = round(time.monotonic() - self.started, 1)
             self.chain.metrics.append(self.kind, state.global_step, state.max_steps, seconds=seconds, **values)
 
@@ -69,13 +72,13 @@ class Recorder(TrainerCallback):
 def arguments(chain: Chain, folder: Path, *, steps: int, batch: int) -> dict[str, Any]:
     """Arguments that `GRPOConfig` and `DistillationConfig` share: `steps` updates of `batch` completions each."""
     stages = chain.config.stages
-    micro = min(stages.micro_batch or batch, batch)
+    micro, passes = share(batch, stages.micro_batch)
     every = stages.checkpoint_every
     return {
         "output_dir": str(folder / CHECKPOINTS),
         "max_steps": steps,
         "per_device_train_batch_size": micro,
-        "gradient_accumulation_steps": batch // micro,
+        "gradient_accumulation_steps": passes,
         # Adam's steps have the same size in directions that do not matter: wandering there costs bits.
         "lr_scheduler_type": "linear",
         "temperature": chain.settings.temperature,
@@ -201,6 +204,8 @@ def train(trainer: Trainer, folder: Path) -> None:
         if parameter.requires_grad:
             parameter.data = parameter.data.float()  # TRL rounds adapters of quantized bases to bfloat16
     trainer.train(resume_from_checkpoint=newest_checkpoint(folder / CHECKPOINTS))
+    trained = (p for p in trainer.model.parameters() if p.requires_grad)
+    check_trained_together(trained, trainer.accelerator.num_processes)
 
 
 def newest_checkpoint(folder: Path) -> str | None:

@@ -39,6 +39,7 @@ class Options:
         max_flips: fraction of those generated again that may come out wrong (V2).
         base: name or folder of the base model, where the lock's name is not known here (V2).
         run: folder of the run whose configuration is repeated; None looks beside the certificate (V3).
+        workers: Ray workers that generate (V2); None: this process does.
     """
 
     data_dir: Path | None = None
@@ -48,6 +49,7 @@ class Options:
     max_flips: float = 0.01
     base: str | None = None
     run: Path | None = None
+    workers: int | None = None
 
 
 @dataclass(frozen=True)

@@ -61,10 +61,10 @@ def compare(questions: Questions, part: Part, chosen: list[Outcome], completions
     indices, reasons, other_text = [], [], 0
     for stored, now in zip(chosen, completions, strict=True):
         other_text += (now.text, now.tokens) != (stored.completion, stored.tokens)
-        verdict = Verdict.loss(Reason.TRUNCATED)
-        if not now.truncated:
+        verdict = Verdict.loss(Reason.CRASHED if now.lost else Reason.TRUNCATED)
+        if not (now.lost or now.truncated):
             verdict = questions.domain.verify(now.text, questions.items["sample"][stored.index])
-        if verdict.correct != part.right:
+        if verdict.correct != part.right or now.lost:  # what was not generated counts against the claim
             indices.append(stored.index)
             reasons.append(str(verdict.reason))
     return Flips(len(chosen), indices, reasons, other_text)

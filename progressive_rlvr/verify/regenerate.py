@@ -10,11 +10,13 @@ from __future__ import annotations
 import secrets
 import warnings
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from decimal import Decimal
 from typing import cast, get_args
 
 import torch
 import transformers
+from transformers import PreTrainedModel
 
 from pacbayes.bounds import flips_upper
 from pacbayes.certificate import CertificateError
@@ -26,6 +28,7 @@ from pacbayes.pool import draw_from_pool
 from pacbayes.sample import derive, noise_root
 from progressive_rlvr.decoder import make_prior, read_prior, tensors_digest
 from progressive_rlvr.engines import Completion, Engine, Request, Settings, open_engine
+from progressive_rlvr.engines.ray import RayEngine, WorkerSpec
 from progressive_rlvr.errors import UserError
 from progressive_rlvr.models import DTYPES, BaseModel, Dtype, find_base
 from progressive_rlvr.policies import Weights, decode_message, student_of
@@ -56,29 +59,45 @@ def regenerate(case: Case, questions: Questions, options: Options, progress: Pro
     prior, origin = _prior(case, base)
     yield origin
     model = base.load(method.generation.dtype)  # type: ignore[arg-type]  # it is one of DTYPES
+    with _open(case, base, model, options.workers) as engine:
+        weights = decode_message(model, Menu(entries=method.menu), case.message, prior)
+        yield _same_weights(case, weights)
+        yield _engine(case, model.device.type)
+        seed = secrets.token_hex(16) if options.seed is None else options.seed
+        limits: dict[str, int] = {}
+        parts = parts_of(case, weights)
+        share, spent = Decimal(str(options.delta)) / len(parts), Decimal(0)
+        for part in parts:
+            chosen = draw_flip_sample(
+                part.stored, options.prompts, seed, case.certificate.digests.evidence, part.policy
+            )
+            with engine.serving(part.weights):
+                completions = _generate(case, questions, engine, chosen, progress, part.policy)
+            flips = compare(questions, part, chosen, completions)
+            count, total = len(flips.indices), len(part.stored)
+            limits[part.policy] = flips_upper(count, flips.regenerated, total, delta=float(share))
+            spent += share if flips.regenerated < total else 0
+            yield observed(part, flips, seed, options)
+        yield accuracy_finding(case, limits["coded"], spent)
+        if "base" in limits:
+            yield gain_finding(case, limits, spent)
+
+
+@contextmanager
+def _open(case: Case, base: BaseModel, model: PreTrainedModel, workers: int | None) -> Iterator[Engine]:
+    """The locked engine over the model, in this process or in Ray workers, for the time of a `with` block."""
+    locked = case.method.generation
+    if workers is not None:
+        dtype: Dtype = locked.dtype  # type: ignore[assignment]  # it is one of DTYPES
+        spec = WorkerSpec.of(base, locked.engine, dtype, threads=torch.get_num_threads(), revision=None)
+        with closing(RayEngine(spec, workers)) as engine:
+            yield engine
+        return
     try:
-        engine = open_engine(method.generation.engine, model, base.load_tokenizer())
+        engine_here = open_engine(locked.engine, model, base.load_tokenizer())
     except ValueError as error:
         raise UserError(f"the locked engine is not here: {error}") from error
-    weights = decode_message(model, Menu(entries=method.menu), case.message, prior)
-    yield _same_weights(case, weights)
-    yield _engine(case, model.device.type)
-    seed = secrets.token_hex(16) if options.seed is None else options.seed
-    limits: dict[str, int] = {}
-    parts = parts_of(case, weights)
-    share, spent = Decimal(str(options.delta)) / len(parts), Decimal(0)
-    for part in parts:
-        chosen = draw_flip_sample(part.stored, options.prompts, seed, case.certificate.digests.evidence, part.policy)
-        with engine.serving(part.weights):
-            completions = _generate(case, questions, engine, chosen, progress, part.policy)
-        flips = compare(questions, part, chosen, completions)
-        count, total = len(flips.indices), len(part.stored)
-        limits[part.policy] = flips_upper(count, flips.regenerated, total, delta=float(share))
-        spent += share if flips.regenerated < total else 0
-        yield observed(part, flips, seed, options)
-    yield accuracy_finding(case, limits["coded"], spent)
-    if "base" in limits:
-        yield gain_finding(case, limits, spent)
+    yield engine_here
 
 
 def _quiet() -> None:
