@@ -60,7 +60,7 @@ def test_what_is_not_stored_is_lost_and_said(
 ) -> None:
     with caplog.at_level(logging.WARNING):
         found = engine.generate([request("1 + 1 ="), unknown], SETTINGS)
-    assert found == [Completion(" 2", 3, truncated=False), Completion("", 0, truncated=True)]
+    assert found == [Completion(" 2", 3, truncated=False), Completion("", 0, truncated=True, lost=True)]
     assert engine.lost == [(digest_of(unknown.prompt), unknown.key)]
     assert "1 of 2 completions are not in the evidence and count as losses" in caplog.text
 
