@@ -41,6 +41,7 @@ from torch import Tensor
 from progressive_rlvr.engines.base import Completion, Engine, Progress, Request, Settings
 from progressive_rlvr.errors import EXPECTED, UserError
 from progressive_rlvr.models import BaseModel, Dtype, find_base
+from progressive_rlvr.quantized import Scheme
 
 ATTEMPTS = 5  # of a batch, each of which ended a worker, before its units are lost
 SLOW = 3.0  # times the median batch, before an idle worker takes a running batch as well
@@ -59,12 +60,14 @@ class WorkerSpec:
     digest: str
     dtype: Dtype
     threads: int
+    scheme: Scheme | None = None
 
     @classmethod
     def of(cls, base: BaseModel, engine: str, dtype: Dtype, *, threads: int, revision: str | None) -> WorkerSpec:
         """A base model that is here, under an engine of that name."""
         name = str(base.folder.resolve()) if Path(base.name).is_dir() else base.name
-        return cls(engine, name, revision, base.digest, dtype, threads)
+        scheme = base.quantized.scheme if base.quantized else None
+        return cls(engine, name, revision, base.digest, dtype, threads, scheme)
 
 
 def build_engine(spec: WorkerSpec) -> Engine:
@@ -76,7 +79,7 @@ def build_engine(spec: WorkerSpec) -> Engine:
     from progressive_rlvr.engines import open_engine
 
     torch.set_num_threads(spec.threads)
-    base = find_base(spec.base, spec.revision)
+    base = find_base(spec.base, spec.revision, spec.scheme, spec.dtype)
     if base.digest != spec.digest:
         raise UserError(f"{base.folder} holds another model than the lock names (digest {base.digest[:16]}…)")
     return open_engine(spec.engine, base.load(spec.dtype), base.load_tokenizer())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from progressive_rlvr.config import Student
 from progressive_rlvr.decoder import get_vector, inject, make_prior, merged, set_vector, target_modules, tensors_digest
 from progressive_rlvr.engines import Request, Settings
 from progressive_rlvr.engines.hf import HfEngine
+from progressive_rlvr.engines.ray import WorkerSpec, build_engine
 from progressive_rlvr.errors import UserError
 from progressive_rlvr.merge_audit import merge
 from progressive_rlvr.models import BaseModel, find_base, replaced
@@ -168,6 +170,13 @@ def test_the_fault_in_peft_that_the_student_goes_around(scheme: Scheme) -> None:
     config = TinyLoraConfig(r=2, u=1, target_modules=["q_proj"], projection_seed=0, task_type="CAUSAL_LM")
     with pytest.raises(RuntimeError, match="Only Tensors of floating point"):
         get_peft_model(quantized(scheme).load(), config)
+
+
+def test_a_ray_worker_finds_the_same_packed_weights(nf4: BaseModel) -> None:
+    spec = WorkerSpec.of(nf4, "hf", "float32", threads=1, revision=None)
+    build_engine(spec)
+    with pytest.raises(UserError, match="another model"):
+        build_engine(replace(spec, scheme="int8"))
 
 
 def test_merging_rounds_the_sum_again(nf4: BaseModel) -> None:
