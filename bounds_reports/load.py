@@ -13,7 +13,7 @@ from typing import Any, TypeGuard
 from pydantic import ValidationError
 
 from bounds_reports.errors import ReportError
-from bounds_reports.schema import SCHEMA_PREFIX, Certificate
+from bounds_reports.schema import SCHEMA_PREFIX, Certificate, MergeAudit
 
 _RERUN = "run `prlvr run` again to complete it, or restore the file"
 
@@ -95,6 +95,15 @@ def _read_json(path: Path) -> Any:
         return json.loads(path.read_text("utf-8"), parse_constant=refuse)
     except (OSError, ValueError, RecursionError) as error:
         raise ReportError("certificate cannot be read", f"{path} ({error})", _RERUN) from None
+
+
+def read_merge_audit(path: Path, message: str | None) -> MergeAudit | None:
+    """The merge audit of this message, if there is one; what is damaged or about another message is no audit."""
+    try:
+        audit = MergeAudit.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError):
+        return None
+    return audit if message is None or audit.message == message else None
 
 
 def read_config(folder: Path) -> str | None:

@@ -219,6 +219,7 @@ def _section_view(folder: Path, section: Section) -> dict[str, Any]:
         "holdout": sentences.held_out(c),
         "novelty": sentences.novelty(c),
         "message": _message_view(c),
+        "merged": sentences.merged(section.merge_audit) if section.merge_audit else None,
         "specimens": section.specimens,
         "curves": _curve_views(section.metrics),
         "unreadable": section.metrics.unreadable,

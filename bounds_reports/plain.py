@@ -40,6 +40,7 @@ def _json_section(folder: Path, section: Section) -> dict[str, Any]:
         "verdict": sentences.verdict(c),
         "remedies": sentences.remedies(c),
         "holdout": sentences.held_out(c),
+        "merge_audit": section.merge_audit.model_dump(mode="json") if section.merge_audit else None,
         "reasons": dict(section.specimens.reasons),
         "warning": mismatch(section),
         "verify": f"prlvr verify {section.source.path.relative_to(folder).as_posix()}",
@@ -79,6 +80,8 @@ def as_markdown(folder: Path, name: str, sections: list[Section], begun: list[st
             lines += ["", f"| {heading} | | |", "|---|---:|---|"]
             lines += [f"| {markdown(r['name'])} | {r['value']} | {markdown(r['why'])} |" for r in view["rows"]]
             lines += [f"| **Total** | **{view['total']}** | |"]
+        if section.merge_audit is not None:
+            lines += ["", markdown(sentences.merged(section.merge_audit))]
         lines += ["", "Assumed:", ""] + [f"- {markdown(text)}" for text in c.assumptions]
         lines += ["", f"Check it: `prlvr verify {section.source.path.relative_to(folder).as_posix().replace('`', '')}`"]
     return "\n".join(lines) + "\n"

@@ -29,6 +29,40 @@ class Measured(Score):
     heldout: Score | None = None
 
 
+class MergedLogits(_Read):
+    """Divergences of next-token distributions, in nats."""
+
+    positions: int = Field(gt=0)
+    mean_divergence: float = Field(ge=0, allow_inf_nan=False)
+    same_argmax: float = Field(ge=0, le=1)
+
+
+class MergedCompletions(_Read):
+    """How many completions are not the same any more."""
+
+    changed: int = Field(ge=0)
+
+
+class MergedVerdicts(_Read):
+    """How many completions are right before and after, and how many verdicts turned."""
+
+    right_before: int = Field(ge=0)
+    right_after: int = Field(ge=0)
+    right_to_wrong: int = Field(ge=0)
+    wrong_to_right: int = Field(ge=0)
+
+
+class MergeAudit(_Read):
+    """What merging the message into quantized weights does, by `prlvr audit merge`."""
+
+    message: str | None
+    quantization: Literal["int8", "nf4"]
+    prompts: int = Field(gt=0)
+    logits: MergedLogits
+    completions: MergedCompletions
+    verdicts: MergedVerdicts
+
+
 class Line(_Read):
     """One line of a ledger."""
 

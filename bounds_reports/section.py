@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from bounds_reports.load import Metrics, Source, read_metrics
+from bounds_reports.load import Metrics, Source, read_merge_audit, read_metrics
 from bounds_reports.numbers import apportion, fixed, percent, places, points
 from bounds_reports.samples import Specimens, read_specimens
-from bounds_reports.schema import Certificate, Ledger, Measured
+from bounds_reports.schema import Certificate, Ledger, Measured, MergeAudit
 from bounds_reports.text import slug, title
 
 BITS, DELTA = (1, 4), (2, 6)  # fewest and most decimals of the ledgers
@@ -24,6 +24,7 @@ class Section:
     name: str
     specimens: Specimens
     metrics: Metrics
+    merge_audit: MergeAudit | None = None
 
     @property
     def certificate(self) -> Certificate:
@@ -50,7 +51,8 @@ def sections_of(sources: list[Source]) -> list[Section]:
             anchor += "-" + str(sum(t.startswith(wish) for t in taken) + 1)
         taken.add(anchor)
         specimens, metrics = read_specimens(source.evidence), read_metrics(source.metrics)
-        sections.append(Section(source, anchor, name, specimens, metrics))
+        audit = read_merge_audit(source.evidence.parent / "merge-audit.json", source.certificate.digests.get("message"))
+        sections.append(Section(source, anchor, name, specimens, metrics, audit))
     return sections
 
 

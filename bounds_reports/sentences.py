@@ -9,7 +9,7 @@ from fractions import Fraction
 from bounds_reports import holdout
 from bounds_reports.advice import Advice, advise
 from bounds_reports.numbers import fixed, percent, points, probability
-from bounds_reports.schema import Certificate
+from bounds_reports.schema import Certificate, MergeAudit
 from bounds_reports.text import title
 
 DEVELOPMENT = "Development, not a certificate"
@@ -28,6 +28,20 @@ def headline(c: Certificate) -> str:
         f"With probability at least {probability(c.risk)}, this model answers at least "
         f"{percent(c.certified, 'down')} of new prompts of this kind correctly on the first try; it was trained on all "
         f"{c.n:,} of the labelled prompts and no test set was used."
+    )
+
+
+def merged(audit: MergeAudit) -> str:
+    """What merging the message into the quantized weights would change."""
+    verdicts, n = audit.verdicts, audit.prompts
+    return (
+        f"The certificate is about the {audit.quantization} base with the message’s update beside its weights. Merged "
+        f"into them, and rounded again, it is another policy: on {n:,} prompts of the sample under the same noise "
+        f"{audit.completions.changed:,} completions change; {verdicts.right_to_wrong:,} right answers turn wrong and "
+        f"{verdicts.wrong_to_right:,} wrong ones right ({verdicts.right_before:,} right before, "
+        f"{verdicts.right_after:,} after). The next-token distributions diverge by {audit.logits.mean_divergence:.3g} "
+        f"nats on average over {audit.logits.positions:,} positions, and {100 * audit.logits.same_argmax:.1f} % have "
+        "the same most likely token. Nothing is certified of the merged model."
     )
 
 

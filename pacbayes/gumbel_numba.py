@@ -34,8 +34,8 @@ _CHUNK = 2048  # tokens whose integers are drawn at once; they stay in the first
 def _thresholds() -> UInt32Array:
     """For each cell of d, an x below which g(x) < d for every d in the cell.
 
-    The entry is the exact threshold of the cell *before*, so that 1/16 nat is left for every rounding: of d, of g and
-    of the sum, as long as the logits stay below 2^48.
+    The entry is the exact threshold of the cell *before*, so that 1/16 nat is left for every rounding: of d (for which
+    logits are multiplied by 1/T instead of divided by T), of g and of the sum, as long as logits / T stay below 2^46.
     """
     edges = _LOWEST + (np.arange(int((_HIGHEST - _LOWEST) * _CELLS_PER_NAT) + 2) - 1) / _CELLS_PER_NAT
     return np.floor(np.exp(-np.exp(-edges)) * 2.0**32).clip(0, 2**32 - 1).astype(np.uint32)
@@ -44,6 +44,8 @@ def _thresholds() -> UInt32Array:
 _THRESHOLDS = _thresholds()
 _M0, _M1 = (np.uint64(m) for m in PHILOX_MULTIPLIERS)
 _W0, _W1 = (np.uint32(w) for w in PHILOX_WEYL)
+_INFINITY = np.int32(0x7F800000)
+_MINUS_INFINITY = np.int32(-0x7F800001)  # with its lower bits flipped
 _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 
 
@@ -63,33 +65,41 @@ def _draw_integers(first_block, position, words, out):  # type: ignore[no-untype
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
-def _sample(logits, words, positions, temperature, thresholds, tokens):  # type: ignore[no-untyped-def]
-    """Fill ``tokens``; returns the index of the first row that cannot be sampled, or -1."""
+def _can_be_sampled(bits):  # type: ignore[no-untyped-def]
+    """Whether single-precision numbers, given as int32, hold no NaN, no +inf and something finite.
+
+    Flipping the lower 31 bits of negative numbers makes the order of the integers that of the numbers, with NaN beyond
+    both infinities; a compiler vectorises extremes of integers.
+    """
+    lowest, highest = np.int32(2147483647), np.int32(-2147483648)
+    for i in range(bits.shape[0]):
+        ordered = bits[i] ^ ((bits[i] >> np.int32(31)) & np.int32(2147483647))
+        lowest, highest = min(lowest, ordered), max(highest, ordered)
+    return lowest >= _MINUS_INFINITY and _MINUS_INFINITY < highest < _INFINITY
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def _sample(logits, bits, words, positions, temperature, thresholds, tokens):  # type: ignore[no-untyped-def]
+    """Fill ``tokens``; returns the index of the first row that cannot be sampled, or -1. bits: the logits as int32."""
     rows, vocabulary = logits.shape
     x = np.empty((4, _CHUNK // 4), np.uint32)
+    inverse = 1 / temperature
     for row in range(rows):
         line = logits[row]
-        highest = -np.inf
-        clean = True
-        for token in range(vocabulary):
-            value = line[token]
-            clean &= value == value
-            highest = max(highest, value)
-        if not clean or not np.isfinite(highest):
+        if not _can_be_sampled(bits[row]):
             return row
         best, winner = -np.inf, -1
         for start in range(0, vocabulary, _CHUNK):
             _draw_integers(start // 4, positions[row], words[row], x)
             for offset in range(min(_CHUNK, vocabulary - start)):
                 token = start + offset
-                scaled = np.float64(line[token]) / temperature
-                gap = best - scaled
+                gap = best - np.float64(line[token]) * inverse
                 if gap >= _HIGHEST:
                     continue
                 integer = x[offset & 3, offset >> 2]
                 if gap > _LOWEST and integer < thresholds[np.int64((gap - _LOWEST) * _CELLS_PER_NAT)]:
                     continue
-                score = scaled - np.log(-np.log((np.float64(integer) + 0.5) * 2.0**-32))
+                score = np.float64(line[token]) / temperature - np.log(-np.log((np.float64(integer) + 0.5) * 2.0**-32))
                 if score > best:
                     best, winner = score, token
         tokens[row] = winner
@@ -109,7 +119,10 @@ def sample_tokens(
     check_sampling(len(logits), len(words), temperature)
     tokens = np.empty(len(logits), np.int64)
     single = np.ascontiguousarray(logits, dtype=np.float32)
-    failed = _sample(single, words, position_words(positions, len(words)), float(temperature), _THRESHOLDS, tokens)
+    bits = single.view(np.int32)
+    failed = _sample(
+        single, bits, words, position_words(positions, len(words)), float(temperature), _THRESHOLDS, tokens
+    )
     if failed >= 0:
         raise ValueError(f"row {failed} of the logits has a NaN, a +inf, or no finite value")
     return tokens

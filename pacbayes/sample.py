@@ -82,12 +82,22 @@ class Claim(Frozen):
     population: Annotated[Name, Field(pattern=r"^[^()%;]*$")]
 
 
-class ModelDigests(Frozen):
-    """SHA-256 of the base model's files, as the engine loads them."""
+class Quantization(Frozen):
+    """How the base model's weights were quantized, and the digest of the packed weights that are served."""
+
+    scheme: Name
+    weights: HexDigest
+
+
+class ModelDigests(Extended):
+    """SHA-256 of the base model's files, as the engine loads them, and what quantizing them gave where it does."""
+
+    added: ClassVar[frozenset[str]] = frozenset({"quantization"})
 
     weights: HexDigest
     tokenizer: HexDigest
     config: HexDigest
+    quantization: Quantization | None = None
 
 
 class PopulationLock(Frozen):
@@ -206,7 +216,8 @@ class MethodLock(Lock, Extended):
     def claim_key(self) -> str:
         """Digest under which attempts are counted: weights, domain and population.
 
-        The same weights under another name, or beside another configuration file, are the same base.
+        The same weights under another name, beside another configuration file, or quantized, are the same base:
+        samples drawn for one may have taught something about the other, and are counted.
         """
         return digest([self.model.weights, self.claim.domain, self.claim.population])
 

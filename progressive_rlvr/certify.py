@@ -11,6 +11,7 @@ from pacbayes.canonical import file_digest, write_atomic
 from pacbayes.certificate import Engine, build_certificate, write_certificate
 from progressive_rlvr.chain import Chain
 from progressive_rlvr.decoder import tensors_digest
+from progressive_rlvr.engines import engine_versions
 from progressive_rlvr.evaluate import evaluate
 from progressive_rlvr.policies import decode_message
 from progressive_rlvr.stages import StageResult
@@ -18,6 +19,7 @@ from progressive_rlvr.stages.quantize import MESSAGE_FILE
 
 CERTIFICATE_FILE = "certificate.json"
 NAMED_VERSIONS = ("torch", "transformers", "peft", "trl", "progressive-rlvr")
+QUANTIZER = "bitsandbytes"
 
 
 def engine_record(chain: Chain, model: PreTrainedModel) -> Engine:
@@ -28,7 +30,8 @@ def engine_record(chain: Chain, model: PreTrainedModel) -> Engine:
         dtype=locked.dtype,
         batch_size=locked.batch_size,
         device=model.device.type,
-        versions={name: version(name) for name in NAMED_VERSIONS},
+        versions={name: version(name) for name in (*NAMED_VERSIONS, *([QUANTIZER] if chain.base.quantized else []))}
+        | engine_versions(locked.engine),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -31,6 +31,7 @@ from pacbayes.sample import (
     MethodLock,
     ModelDigests,
     PopulationLock,
+    Quantization,
     Reported,
     SampleLock,
     heldout_noise_root,
@@ -48,14 +49,13 @@ from progressive_rlvr.decoder import (
     write_prior,
 )
 from progressive_rlvr.directions import answer_directions, own_answers
-from progressive_rlvr.engines import Completion, Engine, Request, Settings, open_engine
+from progressive_rlvr.engines import Completion, Engine, Request, Settings, engine_versions, open_engine
 from progressive_rlvr.engines.ray import RayEngine, WorkerSpec
 from progressive_rlvr.errors import UserError
 from progressive_rlvr.metrics import Metrics
 from progressive_rlvr.models import BaseModel, find_base
 from progressive_rlvr.populations import draw_items, find_population, open_domain, pool_items, self_test
 
-ENGINE = "hf"
 ANSWERS_PER_PASS = 32
 SPLITS: tuple[Split, ...] = ("sample", "heldout")
 
@@ -191,8 +191,9 @@ def open_chain(config: RunConfig, run_folder: Path, domain_name: str, workers: i
     domain = open_domain(domain_name, config.data_dir)
     population = find_population(domain, config.domains[domain_name].population)
     if not (folder / "sample.lock.json").exists():
+        engine_versions(config.generation.engine)  # one that is not here is refused before anything is locked
         self_test(domain, population)
-    base = find_base(config.base.model, config.base.revision)
+    base = base_of(config)
     artifact, modules = _prior(config, base, population, folder / "prior.safetensors")
     pool = _lock_pool(population, folder / "pool.json")
     method = lock_method(config, base, domain, population, artifact, modules, pool)
@@ -206,6 +207,12 @@ def open_chain(config: RunConfig, run_folder: Path, domain_name: str, workers: i
     if pool is not None:
         pool.check_draw(method, sample)
     return Chain(config, folder, base, domain, population, method, sample, items, pool, workers)
+
+
+def base_of(config: RunConfig) -> BaseModel:
+    """The base model of a configuration, quantized if it says so."""
+    scheme = None if config.base.quantization == "none" else config.base.quantization
+    return find_base(config.base.model, config.base.revision, scheme, config.generation.dtype)
 
 
 def _lock_pool(population: Population, path: Path) -> Pool | None:
@@ -242,7 +249,7 @@ def _prior(config: RunConfig, base: BaseModel, population: Population, path: Pat
 
 
 def _make_prior(config: RunConfig, base: BaseModel, population: Population) -> dict[str, torch.Tensor]:
-    student, model = config.student, base.load()
+    student, model = config.student, base.load(config.generation.dtype if base.quantized else "float32")
     if student.directions == "weights":
         return make_prior(model, student)
     tokenizer, generation = base.load_tokenizer(), config.generation
@@ -300,8 +307,13 @@ def lock_method(
     )
     return MethodLock(
         purpose=config.sample.purpose,
-        claim=Claim(base=base.name, base_digest=base.digest, domain=domain.name, population=population.name),
-        model=ModelDigests(weights=base.weights, tokenizer=base.tokenizer, config=base.config),
+        claim=Claim(base=base.label, base_digest=base.digest, domain=domain.name, population=population.name),
+        model=ModelDigests(
+            weights=base.weights,
+            tokenizer=base.tokenizer,
+            config=base.config,
+            quantization=Quantization.model_validate(asdict(base.quantized)) if base.quantized else None,
+        ),
         population=PopulationLock(
             description=population.description,
             digest=digest([domain.name, population.name, population.description]),
@@ -313,7 +325,7 @@ def lock_method(
             temperature=config.generation.temperature,
             max_new_tokens=population.max_new_tokens,
             stop=population.stop,
-            engine=ENGINE,
+            engine=config.generation.engine,
             dtype=config.generation.dtype,
             batch_size=config.generation.batch_size,
         ),

@@ -27,8 +27,10 @@ models_app = typer.Typer(help="Base models: what is here, and what can be fetche
 domains_app = typer.Typer(
     help="Domains: populations of prompts and the verifiers that judge answers.", no_args_is_help=True
 )
+audit_app = typer.Typer(help="What certificates take for granted, measured.", no_args_is_help=True)
 app.add_typer(models_app, name="models")
 app.add_typer(domains_app, name="domains")
+app.add_typer(audit_app, name="audit")
 
 Runs = Annotated[Path, typer.Option("--runs", help="Folder that holds the runs and the log of attempts.")]
 Config = Annotated[Path, typer.Argument(help="A YAML configuration, such as configs/pocket.yaml.")]
@@ -225,6 +227,21 @@ def _add_questions() -> None:
 _add_questions()
 
 
+@audit_app.command("merge")
+def audit_merge(
+    run_folder: Annotated[Path, typer.Argument(help="A run on a quantized base.", metavar="RUN")],
+    domain: Annotated[str, typer.Argument(help="One of its domains.")],
+    prompts: Annotated[int, typer.Option("--prompts", min=1, help="How many prompts are answered.")] = 500,
+) -> None:
+    """Merge the message into the 8- or 4-bit weights and compare: logits, completions and verdicts before and after.
+
+    Writes RUN/DOMAIN/merge-audit.json, which the report shows, and prints it. What is certified is the policy before.
+    """
+    from progressive_rlvr.merge_audit import audit_merge as audit
+
+    typer.echo(json.dumps(audit(run_folder, domain, prompts), indent=1))
+
+
 @app.command()
 def verify(
     certificates: Annotated[
@@ -307,6 +324,39 @@ def models_fetch(name: Annotated[str, typer.Argument(help="A name that `prlvr mo
     from progressive_rlvr.fetch import fetch_model
 
     typer.echo(fetch_model(name))
+
+
+@audit_app.command("engines")
+def audit_engines(
+    run_folder: Annotated[Path, typer.Argument(help="A run with its locks.", metavar="RUN")],
+    domain: Annotated[str, typer.Argument(help="One of the run's domains.")],
+    policy: Annotated[str, typer.Option(help="base, lora, distilled, tinylora or coded.")] = "coded",
+    prompts: Annotated[int, typer.Option("--n", min=1, help="How many prompts of the sample.")] = 500,
+    variants: Annotated[
+        list[str] | None,
+        typer.Option("--variant", help="ENGINE:DTYPE:BATCH[:shuffled], such as vllm:float32:64; may be repeated."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Do engines agree? The same prompts and noise through each engine, dtype, batch size and order.
+
+    Against the oracle, transformers in float32 one prompt at a time: completions, tokens and verdicts that differ, and
+    how close the two best scores were where completions part. Also writes RUN/DOMAIN/audit-engines-POLICY.json.
+    """
+    from progressive_rlvr.agreement import Variant
+    from progressive_rlvr.agreement import audit_engines as audit
+    from progressive_rlvr.show import agreement_table
+
+    chosen = [Variant.parse(v) for v in variants] if variants else None
+    found = audit(
+        run_folder, domain, policy, prompts, chosen, lambda done: typer.echo(f"{done.variant} done", err=True)
+    )
+    text = json.dumps(found, indent=1)
+    (run_folder / domain / f"audit-engines-{policy}.json").write_text(text + "\n", encoding="utf-8")
+    if as_json:
+        typer.echo(text)
+    else:
+        agreement_table(found)
 
 
 Domain = Annotated[str, typer.Argument(help="A domain, such as mathematics.")]

@@ -41,6 +41,9 @@ class Base(Frozen):
     model: str = Field(description="locked: `pocket`, `smollm2-135m`, a hub id, or a folder")
     revision: str | None = Field(None, description="locked through the weights' digest: a hub commit")
     training_dtype: Literal["float32", "bfloat16"] = Field("float32", description="dtype of the training stages")
+    quantization: Literal["none", "int8", "nf4"] = Field(
+        "none", description="locked: bitsandbytes weights of the linear layers, in training and in what is certified"
+    )
 
 
 class DomainChoice(Frozen):
@@ -68,6 +71,7 @@ class Sample(Frozen):
 class Generation(Frozen):
     """How the certified policy answers."""
 
+    engine: Literal["hf", "vllm"] = Field("hf", description="locked: transformers, or vLLM in its own environment")
     temperature: float = Field(1.0, gt=0, description="locked")
     dtype: Literal["float32", "bfloat16"] = Field("float32", description="locked: dtype of the certified weights")
     batch_size: Positive = Field(256, description="locked: sequences decoded together")
@@ -153,7 +157,7 @@ class Quantize(Frozen):
 
     candidates_on: Positive = Field(2000, description="prompts of the sample on which candidates are compared")
     max_bits: float | None = Field(None, gt=0, description="longer messages are not considered")
-    moves: int = Field(0, ge=0, description="how far the integers of the best candidate are searched, one by one")
+    rounds: int = Field(0, ge=0, description="of search from the integers of the best candidate")
 
 
 class Stages(Frozen):
@@ -165,6 +169,9 @@ class Stages(Frozen):
     quantize: Quantize = Quantize()
     checkpoint_every: Positive | None = Field(None, description="training steps between checkpoints of long stages")
     micro_batch: Positive | None = Field(None, description="sequences per backward pass; none: a whole step at once")
+    rollouts: Literal["hf", "vllm"] = Field(
+        "hf", description="what generates in rlvr and tinylora; vllm: TRL's, in its own process, on a GPU only"
+    )
 
     @model_validator(mode="after")
     def _chain(self) -> Stages:
@@ -224,6 +231,15 @@ class RunConfig(Frozen):
     @classmethod
     def _canonical(cls, domains: dict[str, DomainChoice]) -> dict[str, DomainChoice]:
         return {canonical_name(name): choice for name, choice in domains.items()}
+
+    @model_validator(mode="after")
+    def _quantized_once(self) -> RunConfig:
+        if self.base.quantization != "none" and self.base.training_dtype != self.generation.dtype:
+            raise ValueError(
+                f"a quantized base is one model: base.training_dtype ({self.base.training_dtype}) must be "
+                f"generation.dtype ({self.generation.dtype})"
+            )
+        return self
 
 
 def load_config(path: Path, data_dir: Path | None = None) -> RunConfig:

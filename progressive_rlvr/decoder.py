@@ -25,6 +25,7 @@ from transformers import PreTrainedModel
 from pacbayes.canonical import digest, write_atomic
 from progressive_rlvr.config import Student
 from progressive_rlvr.errors import UserError
+from progressive_rlvr.quantized import DOWN, UP, dense_weight, is_quantized
 
 ADAPTER = "default"
 
@@ -71,11 +72,12 @@ def make_prior(model: PreTrainedModel, student: Student) -> dict[str, Tensor]:
     """A (r, in), B (out, r) in bfloat16 and P (u, r, r) in float32 for every target module, keyed `<module>.A` and so
     on.
 
-    sqrt(S) goes to both A and B; the entries of P are N(0, 1/r), as in `peft`. Takes one full SVD per module.
+    sqrt(S) goes to both A and B; the entries of P are N(0, 1/r), as in `peft`. Takes one full SVD per module, of what
+    its weight means if that is packed.
     """
     prior: dict[str, Tensor] = {}
     for index, (name, module) in enumerate(target_modules(model, student.targets).items()):
-        u, s, vh = torch.linalg.svd(module.weight.detach().double(), full_matrices=False)
+        u, s, vh = torch.linalg.svd(dense_weight(module).double().cpu(), full_matrices=False)
         r = min(student.r, len(s))
         u, vh = _signed(u[:, :r], vh[:r])
         root = s[:r].sqrt()
@@ -122,7 +124,11 @@ def read_prior(path: Path, expected: str | None = None) -> dict[str, Tensor]:
 
 
 def inject(model: PreTrainedModel, student: Student, prior: Mapping[str, Tensor]) -> PeftModel:
-    """The model with a trainable TinyLoRA student, v = 0, whose A, B and P are the artifact's."""
+    """The model with a trainable TinyLoRA student, v = 0, whose A, B and P are the artifact's.
+
+    `peft` makes v in the dtype of a module's weight and A, B by an SVD of it. Of packed bytes both are nonsense
+    (docs/ENGINES.md), so packed modules stand aside, behind zeros of their shape, while the student is put in.
+    """
     modules = target_modules(model, student.targets)
     groups = group_count(student, len(modules))
     config = TinyLoraConfig(
@@ -133,9 +139,14 @@ def inject(model: PreTrainedModel, student: Student, prior: Mapping[str, Tensor]
         projection_seed=student.seed,
         task_type="CAUSAL_LM",
     )
+    packed = {name: module for name, module in modules.items() if is_quantized(module)}
+    for name, module in packed.items():
+        model.set_submodule(name, _placeholder(module, model.dtype))
     tuned = get_peft_model(model, config)
     for name, layer in tuned.base_model.model.named_modules():
         if hasattr(layer, "tinylora_P"):
+            if name in packed:
+                layer.base_layer = packed[name]
             layer.tinylora_A[ADAPTER] = prior[f"{name}.A"].to(layer.tinylora_A[ADAPTER])
             layer.tinylora_B[ADAPTER] = prior[f"{name}.B"].to(layer.tinylora_B[ADAPTER])
             layer.tinylora_P[ADAPTER] = prior[f"{name}.P"].clone()
@@ -145,6 +156,14 @@ def inject(model: PreTrainedModel, student: Student, prior: Mapping[str, Tensor]
     for vector in vectors.values():
         vector.data = vector.data.float()
     return tuned
+
+
+def _placeholder(module: nn.Linear, dtype: torch.dtype) -> nn.Linear:
+    """A linear layer of the same shape that takes no memory."""
+    stand_in = nn.Linear(module.in_features, module.out_features, bias=False, device="meta")
+    zeros = torch.zeros(1, 1, dtype=dtype, device=module.weight.device).expand(module.out_features, module.in_features)
+    stand_in.weight = nn.Parameter(zeros, requires_grad=False)
+    return stand_in
 
 
 def _vectors(tuned: PeftModel) -> list[nn.Parameter]:
@@ -170,6 +189,9 @@ def set_vector(tuned: PeftModel, v: Tensor) -> None:
 def merged(model: PreTrainedModel, student: Student, prior: Mapping[str, Tensor], v: Tensor) -> dict[str, Tensor]:
     """The changed weights W + B R A, computed in float64 and rounded once to the model's dtype, by parameter name.
 
+    A module with a packed weight keeps it: for such a module the result holds what is added beside it, `<module>.down`,
+    A, and `<module>.up`, B R, both float32.
+
     Args:
         model: the base, untouched.
         v: (groups * u,), any float dtype.
@@ -180,6 +202,11 @@ def merged(model: PreTrainedModel, student: Student, prior: Mapping[str, Tensor]
     weights = {}
     for index, (name, module) in enumerate(modules.items()):
         R = torch.einsum("i,ijk->jk", vectors[index // per_group], prior[f"{name}.P"].double())
-        delta = prior[f"{name}.B"].double() @ R @ prior[f"{name}.A"].double()
-        weights[f"{name}.weight"] = (module.weight.double() + delta).to(module.weight.dtype)
+        up, down = prior[f"{name}.B"].double() @ R, prior[f"{name}.A"].double()
+        if is_quantized(module):
+            weights[name + DOWN], weights[name + UP] = down.float(), up.float()
+        else:
+            weights[f"{name}.weight"] = (module.weight.double() + (up @ down).to(module.weight.device)).to(
+                module.weight.dtype
+            )
     return weights

@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -21,6 +21,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, P
 
 from pacbayes.canonical import digest, file_digest
 from progressive_rlvr.errors import UserError
+from progressive_rlvr.quantized import DOWN, UP, Scheme, added, load_quantized, packed_digest, quantized_modules
 
 POCKET = Path(__file__).parent / "pocket" / "model"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -33,27 +34,54 @@ def cache_folder() -> Path:
 
 
 @dataclass(frozen=True)
+class Quantized:
+    """How the linear layers were quantized, and the digest (hex) of the packed weights that came of it."""
+
+    scheme: Scheme
+    weights: str
+
+
+@dataclass(frozen=True)
 class BaseModel:
-    """A folder with a model, and the digests (hex) of what is in it."""
+    """A folder with a model, and the digests (hex) of what is in it and, where it is quantized, of what is served."""
 
     name: str
     folder: Path
     weights: str
     tokenizer: str
     config: str
+    quantized: Quantized | None = None
 
     @property
     def digest(self) -> str:
-        """Digest of weights, tokenizer and configuration together."""
-        return digest({"weights": self.weights, "tokenizer": self.tokenizer, "config": self.config})
+        """Digest of weights, tokenizer and configuration together, and of the packed weights where there are any."""
+        packed = {"quantization": asdict(self.quantized)} if self.quantized else {}
+        return digest({"weights": self.weights, "tokenizer": self.tokenizer, "config": self.config, **packed})
+
+    @property
+    def label(self) -> str:
+        """The name in a claim."""
+        return f"{self.name} ({self.quantized.scheme})" if self.quantized else self.name
 
     def load(self, dtype: Dtype = "float32") -> PreTrainedModel:
-        """The model on the CPU or the first GPU, in `dtype`, in evaluation mode."""
+        """The model on the CPU or the first GPU, in `dtype`, in evaluation mode.
+
+        Raises:
+            UserError: bitsandbytes makes other packed weights of it than those that were hashed.
+        """
+        if self.quantized is not None:
+            model = _load_packed(self.folder, self.quantized.scheme, dtype)
+            if (found := packed_digest(model)) != self.quantized.weights:
+                raise UserError(
+                    f"quantizing {self.name} to {self.quantized.scheme} from {dtype} gives other weights "
+                    f"({found[:16]}…) than were locked ({self.quantized.weights[:16]}…): base.training_dtype must be "
+                    "generation.dtype, and bitsandbytes the version of the lock"
+                )
+            return model
         model = AutoModelForCausalLM.from_pretrained(
             self.folder, dtype=DTYPES[dtype], trust_remote_code=False, use_safetensors=True
         )
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-        return model.to(device).eval()
+        return model.to(_device()).eval()
 
     def facts(self, domain: str) -> dict[str, float]:
         """What the makers of the model say of its training, where they do: the share of fresh prompts it has read."""
@@ -69,8 +97,21 @@ class BaseModel:
         return tokenizer
 
 
-def find_base(name: str, revision: str | None = None) -> BaseModel:
-    """Find a base model by name, folder or hub id and hash it.
+def _device() -> str:
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _load_packed(folder: Path, scheme: Scheme, dtype: Dtype) -> PreTrainedModel:
+    model = load_quantized(folder, scheme, DTYPES[dtype], _device())
+    if not quantized_modules(model):
+        raise UserError(f"bitsandbytes quantized no layer of {folder} to {scheme}")
+    return model
+
+
+def find_base(
+    name: str, revision: str | None = None, scheme: Scheme | None = None, dtype: Dtype = "float32"
+) -> BaseModel:
+    """Find a base model by name, folder or hub id and hash it; with a scheme, quantize it from `dtype` and hash that.
 
     Raises:
         UserError: there is no such model here, or its folder is incomplete.
@@ -88,6 +129,7 @@ def find_base(name: str, revision: str | None = None) -> BaseModel:
         weights=digest({w.name: file_digest(w) for w in weights}),
         tokenizer=file_digest(folder / "tokenizer.json"),
         config=file_digest(folder / "config.json"),
+        quantized=Quantized(scheme, packed_digest(_load_packed(folder, scheme, dtype))) if scheme else None,
     )
 
 
@@ -121,16 +163,19 @@ def _hub_folder(name: str, revision: str | None) -> Path:
 
 @contextmanager
 def replaced(model: PreTrainedModel, weights: Mapping[str, Tensor]) -> Iterator[PreTrainedModel]:
-    """The model with some weights replaced for the time of a `with` block; afterwards it is the base again, bit for
-    bit.
+    """The model with a policy's weights for the time of a `with` block; afterwards it is the base again, bit for bit.
+
+    weights: by name, what replaces a parameter; or, for a module whose weight is packed, the factors of what is added.
     """
+    factors = {name: tensor for name, tensor in weights.items() if name.endswith((DOWN, UP))}
     parameters = dict(model.named_parameters())
-    kept = {name: parameters[name].detach().clone() for name in weights}
+    kept = {name: parameters[name].detach().clone() for name in weights if name not in factors}
     try:
         with torch.no_grad():
-            for name, weight in weights.items():
-                parameters[name].copy_(weight)
-        yield model
+            for name in kept:
+                parameters[name].copy_(weights[name])
+        with added(model, factors):
+            yield model
     finally:
         with torch.no_grad():
             for name, weight in kept.items():

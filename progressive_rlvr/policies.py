@@ -2,7 +2,7 @@
 
 `base` changes nothing; `lora` is the teacher, merged; `distilled` and `tinylora` are the student before quantization;
 `coded` is what `message.bin` decodes to. All are merged into the base in float64 and rounded once, so that what is
-certified is what is served.
+certified is what is served; on a quantized base they are kept beside its weights, for the same reason.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pacbayes.codes import Menu
 from progressive_rlvr.config import Student
 from progressive_rlvr.decoder import merged
 from progressive_rlvr.errors import UserError
+from progressive_rlvr.quantized import DOWN, UP, is_quantized
 
 Weights = Mapping[str, Tensor]
 VECTOR_FILE = "vector.safetensors"
@@ -43,7 +44,7 @@ def read_vector(folder: Path) -> Tensor:
 
 @torch.no_grad()
 def lora_weights(model: PreTrainedModel, folder: Path) -> Weights:
-    """W + (alpha / r) B A for every module of a PEFT LoRA adapter.
+    """W + (alpha / r) B A for every module of a PEFT LoRA adapter; for a module whose weight is packed, the factors.
 
     Raises:
         UserError: no readable adapter, or one that is not plain LoRA on this model.
@@ -61,11 +62,16 @@ def lora_weights(model: PreTrainedModel, folder: Path) -> Weights:
     for key, a in tensors.items():
         if not key.endswith(".lora_A.weight"):
             continue
-        name = key.removeprefix("base_model.model.").removesuffix(".lora_A.weight") + ".weight"
+        module = key.removeprefix("base_model.model.").removesuffix(".lora_A.weight")
+        name = f"{module}.weight"
         if name not in parameters:
             raise UserError(f"the adapter in {folder} changes {name}, which the base model does not have")
-        b = tensors[key.replace(".lora_A.", ".lora_B.")]
-        weights[name] = (parameters[name].double() + scale * b.double() @ a.double()).to(parameters[name].dtype)
+        b, weight = tensors[key.replace(".lora_A.", ".lora_B.")], parameters[name]
+        if is_quantized(model.get_submodule(module)):
+            weights[module + DOWN], weights[module + UP] = a.float(), (scale * b.double()).float()
+        else:
+            delta = (scale * b.double() @ a.double()).to(weight.device)
+            weights[name] = (weight.double() + delta).to(weight.dtype)
     if not weights:
         raise UserError(f"the adapter in {folder} changes no weight")
     return weights

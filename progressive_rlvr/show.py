@@ -217,3 +217,28 @@ def status_table(run_folder: Path, as_json: bool) -> None:
         score = row.get("reward", row.get("accuracy"))
         table.add_row(row["domain"], row["stage"], f"{row['step']}/{row['steps']}", per_cent(score))
     Console(width=None if sys.stdout.isatty() else 100).print(table)
+
+
+def agreement_table(found: dict[str, Any]) -> None:
+    """What `prlvr audit engines` found: one line a variant, rates in per cent, margins in nats."""
+    oracle = found["oracle"]
+    table = Table(
+        title=f"{found['run']}, {found['domain']}, {found['policy']}: {found['prompts']} prompts; "
+        f"oracle {oracle['variant']}, {oracle['correct']} right"
+    )
+    table.add_column("variant")
+    for name in ("completions", "tokens %", "verdicts %", "right→wrong", "wrong→right", "right", "margin", "largest"):
+        table.add_column(name, justify="right")
+    for row in found["variants"]:
+        margins = (row["margin_median"], row["margin_largest"])
+        table.add_row(
+            row["variant"],
+            str(row["completions_that_differ"]),
+            f"{100 * row['token_flip_rate']:.2f}",
+            f"{100 * row['verdict_flip_rate']:.2f}",
+            str(row["right_to_wrong"]),
+            str(row["wrong_to_right"]),
+            str(row["correct"]),
+            *("" if margin is None else f"{margin:.2g}" for margin in margins),
+        )
+    Console().print(table)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
+import numpy as np
 from torch import Tensor
+from transformers import PreTrainedTokenizerBase
 
 Progress = Callable[[int], None]
 
@@ -37,13 +39,15 @@ class Settings:
 @dataclass(frozen=True)
 class Completion:
     """Generated text without the end token and without `stop` and what follows it; `tokens` counts what was
-    generated. `lost`: the engine could not generate it, which is a loss of whatever policy.
+    generated, and `ids` are those tokens where the engine knows them. `lost`: the engine could not generate it, which
+    is a loss of whatever policy.
     """
 
     text: str
     tokens: int
     truncated: bool
     lost: bool = False
+    ids: tuple[int, ...] = field(default=(), compare=False, repr=False)
 
 
 class Engine(Protocol):
@@ -58,15 +62,24 @@ class Engine(Protocol):
         ...
 
 
+def completed(tokenizer: PreTrainedTokenizerBase, tokens: list[int], stops: list[int], stop: str | None) -> Completion:
+    """What generated tokens (at least one) are as a completion; `stops`: ids of the tokens that end one."""
+    body = tokens[:-1] if tokens[-1] == tokenizer.eos_token_id else tokens
+    text = cut(tokenizer.decode(body), stop)
+    return Completion(text, len(tokens), truncated=tokens[-1] not in stops, ids=tuple(tokens))
+
+
 def cut(text: str, stop: str | None) -> str:
     """The text up to the first `stop`."""
     return text if stop is None else text.split(stop, 1)[0]
 
 
-def common_prefix(rows: Sequence[list[int]]) -> int:
-    """Length of the longest prefix that all rows share, but at least one token short of the shortest row."""
-    first, last = min(rows), max(rows)
-    length = 0
-    while length < min(map(len, rows)) - 1 and first[length] == last[length]:
-        length += 1
+def common_prefix(rows: Sequence[Sequence[int] | np.ndarray]) -> int:
+    """Length of the longest prefix that all rows of token ids share, but at least one token short of the shortest
+    row.
+    """
+    first, length = np.asarray(rows[0]), min(map(len, rows)) - 1
+    for row in rows:
+        same = first[:length] == np.asarray(row[:length])
+        length = length if same.all() else int(same.argmin())
     return length

@@ -60,13 +60,13 @@ def run(chain: Chain, previous: Path | None, folder: Path) -> dict[str, Any]:
             f"no entry of the menu codes the vector (largest |v| {float(v.abs().max()):.3g}) within the bound of its "
             f"code and max_bits {settings.max_bits}: add a larger step"
         )
-    trial = Trial(chain, min(settings.candidates_on, n), settings.moves)
+    trial = Trial(chain, min(settings.candidates_on, n), settings.rounds)
     best = trial.halve(candidates)
     best = trial.search(best, settings.max_bits)
     write_atomic(folder / MESSAGE_FILE, best.message)
     return {
         "candidates": len(candidates),
-        "moves": trial.moved,
+        "rounds": trial.climbed,
         "compared_on": best.answered,
         "entry": best.entry,
         "bits": best.bits,
@@ -90,12 +90,12 @@ def roundings(menu: Menu, v: Tensor, max_bits: float | None) -> list[Candidate]:
 class Trial:
     """Candidates answering the first `prompts` prompts of the sample under their committed noise."""
 
-    def __init__(self, chain: Chain, prompts: int, moves: int) -> None:
-        self.chain, self.prompts, self.moves = chain, prompts, moves
+    def __init__(self, chain: Chain, prompts: int, rounds: int) -> None:
+        self.chain, self.prompts, self.rounds = chain, prompts, rounds
         self.model = chain.certified_model()
         self.engine = chain.engine(self.model)
         self.witnesses: list[Answer | None] = [None] * prompts
-        self.started, self.answered, self.work, self.moved = time.monotonic(), 0, 0, 0
+        self.started, self.answered, self.work, self.climbed = time.monotonic(), 0, 0, 0
 
     def answer(self, candidate: Candidate, goal: int) -> None:
         """Have a candidate answer the prompts up to `goal` that it has not answered yet."""
@@ -122,7 +122,7 @@ class Trial:
     def halve(self, candidates: list[Candidate]) -> Candidate:
         """The candidate with the highest expected certified accuracy."""
         goal = -(-self.prompts // FIRST_SHARE)
-        self.work = halving_work(len(candidates), goal, self.prompts) + self.prompts * (self.moves > 0)
+        self.work = halving_work(len(candidates), goal, self.prompts) + self.prompts * (self.rounds > 0)
         while True:
             for candidate in candidates:
                 self.answer(candidate, goal)
@@ -138,8 +138,8 @@ class Trial:
         menu = self.chain.menu
         search = Search(self.model, menu, self.chain.prior, self.witnesses, n, delta, max_bits)
         place = None
-        for place in search.climb(best.index, best.q, self.moves):
-            self.moved += 1
+        for place in search.climb(best.index, best.q, self.rounds):
+            self.climbed += 1
             self._record(menu.entries[place.index].name, place.bits, promise=place.promise)
         if place is None:
             return best

@@ -3,7 +3,8 @@
 The objective has no noise in it. A *witness* of a prompt is a completion of the sample that the verifier found right;
 p(witness | prompt) is less than the policy's chance of a right answer, and its mean over prompts, a lower bound on
 the expected accuracy, changes smoothly with the weights. At the integers q of the best rounding its gradient says
-which coordinates are worth moving by one; the most promising few are tried, the best is taken, until none is better.
+which coordinates are worth moving by one; the most promising few are tried, then all that help together, and the
+best is taken, until none is better.
 Whatever is found was found on the sample, and pays for itself in the bits of its message like any other candidate.
 """
 
@@ -49,16 +50,19 @@ class Search:
     delta: float
     max_bits: float | None
 
-    def climb(self, index: int, q: tuple[int, ...], moves: int) -> Iterator[Place]:
-        """Better and better places, each one integer away from the one before; at most `moves` of them."""
+    def climb(self, index: int, q: tuple[int, ...], rounds: int) -> Iterator[Place]:
+        """Better and better places, at most `rounds` of them, each at most TRIES steps of one from the one before."""
         here = self.place(index, q)
-        for _ in range(moves):
-            # The index of the menu may change with the code; the step does not.
-            options = [self._place(*move) for move in self._recommended(here)[:TRIES]]
-            better = max((o for o in options if o is not None), key=lambda o: o.promise, default=here)
-            if better.promise <= here.promise:
+        for _ in range(rounds):
+            tried = [self._place(index, move) for move in self._recommended(here)[:TRIES]]
+            better = [place for place in tried if place is not None and place.promise > here.promise]
+            if len(better) > 1:
+                changes = [sum(place.q[i] - at for place in better) for i, at in enumerate(here.q)]
+                together = self._place(index, tuple(at + by for at, by in zip(here.q, changes, strict=True)))
+                better += [together] if together is not None else []
+            if not better:
                 return
-            here = better
+            here = max(better, key=lambda place: place.promise)
             yield here
 
     def place(self, index: int, q: tuple[int, ...]) -> Place:
@@ -76,7 +80,7 @@ class Search:
             p = sum(float(log_probability(self.model, batch).double().exp().sum()) for batch in self._batches())
         return Place(index, q, bits, self._certified(p / len(self.witnesses), bits))
 
-    def _recommended(self, here: Place) -> list[tuple[int, tuple[int, ...]]]:
+    def _recommended(self, here: Place) -> list[tuple[int, ...]]:
         """Moves of one coordinate by one, those first that a linear forecast puts highest."""
         p, gradient = self._gradient(here)
         step = float(self.menu.entries[here.index].step)
@@ -86,8 +90,8 @@ class Search:
                 q = (*here.q[:i], here.q[i] + change, *here.q[i + 1 :])
                 if (bits := self._bits(here.index, q)) is not None:
                     accuracy = min(1.0, max(0.0, p + slope * change * step))
-                    forecasts.append((self._certified(accuracy, bits), (here.index, q)))
-        return [move for _, move in sorted(forecasts, key=lambda f: -f[0])]
+                    forecasts.append((self._certified(accuracy, bits), q))
+        return [q for _, q in sorted(forecasts, key=lambda forecast: -forecast[0])]
 
     def _gradient(self, here: Place) -> tuple[float, list[float]]:
         """Mean probability of the witnesses, and its derivative by every coordinate of v."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from datasets import Dataset
@@ -25,6 +26,7 @@ from progressive_rlvr.config import Distill, Rlvr, StageName, TinyLora
 from progressive_rlvr.distributed import check_trained_together, is_first, share
 from progressive_rlvr.engines.base import cut
 from progressive_rlvr.engines.hf import stop_tokens
+from progressive_rlvr.errors import UserError
 from progressive_rlvr.stages.stage import CHECKPOINTS
 
 Reward = Callable[..., list[float]]
@@ -126,16 +128,34 @@ def reward(chain: Chain, ends: list[int]) -> Reward:
     return verifier
 
 
+def rollouts(engine: Literal["hf", "vllm"], ends: list[int]) -> dict[str, Any]:
+    """Arguments of `GRPOConfig` for what generates; `ends`: ids of the ending tokens. vLLM was not seen to run here.
+
+    Raises:
+        UserError: vLLM is asked for where there is no GPU, or in an environment without it.
+    """
+    if engine == "hf":
+        return {}
+    if not torch.cuda.is_available():
+        raise UserError("stages.rollouts is vllm, which needs a CUDA GPU, and there is none here: set it to hf")
+    if find_spec("vllm") is None:
+        raise UserError("stages.rollouts is vllm, which has to be installed beside TRL: install it, or set it to hf")
+    # TRL takes the ending tokens from the model for its own generation only.
+    return {"use_vllm": True, "vllm_mode": "colocate", "generation_kwargs": {"stop_token_ids": ends}}
+
+
 def train_grpo(
     chain: Chain, model: PreTrainedModel, settings: Rlvr | TinyLora, kind: StageName, folder: Path
 ) -> dict[str, Any]:
     """GRPO on the model's trainable parameters; returns a summary."""
     batch = settings.prompts * settings.samples
+    ends = end_tokens(chain, model)
     trainer = GRPOTrainer(
         model=model,
-        reward_funcs=reward(chain, end_tokens(chain, model)),
+        reward_funcs=reward(chain, ends),
         args=GRPOConfig(
             **arguments(chain, folder, steps=settings.steps, batch=batch),
+            **rollouts(chain.config.stages.rollouts, ends),
             num_generations=settings.samples,
         ),
         train_dataset=prompts(chain),
@@ -180,6 +200,9 @@ class Shrinking(torch.optim.AdamW):
 def train(trainer: Trainer, folder: Path) -> None:
     """Train from the newest complete checkpoint, or from the beginning."""
     trainer.remove_callback(PrinterCallback)  # the recorder keeps what it would print
+    for parameter in trainer.model.parameters():
+        if parameter.requires_grad:
+            parameter.data = parameter.data.float()  # TRL rounds adapters of quantized bases to bfloat16
     trainer.train(resume_from_checkpoint=newest_checkpoint(folder / CHECKPOINTS))
     trained = (p for p in trainer.model.parameters() if p.requires_grad)
     check_trained_together(trained, trainer.accelerator.num_processes)

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from decimal import Decimal
+from typing import cast, get_args
 
 import torch
 import transformers
@@ -31,6 +32,7 @@ from progressive_rlvr.engines.ray import RayEngine, WorkerSpec
 from progressive_rlvr.errors import UserError
 from progressive_rlvr.models import DTYPES, BaseModel, Dtype, find_base
 from progressive_rlvr.policies import Weights, decode_message, student_of
+from progressive_rlvr.quantized import Scheme
 from progressive_rlvr.verify.case import Case, Finding, Options, Progress, Questions
 from progressive_rlvr.verify.flips import LEVEL, accuracy_finding, compare, gain_finding, observed, parts_of
 
@@ -112,9 +114,16 @@ def draw_flip_sample(stored: list[Outcome], count: int, seed: str, evidence: str
 
 
 def _base(case: Case, options: Options) -> BaseModel:
-    locked, name = case.method.model, options.base or case.method.claim.base
+    locked, scheme = case.method.model, None
+    if locked.quantization is not None:
+        if locked.quantization.scheme not in get_args(Scheme):
+            raise UserError(
+                f"V2 knows the quantizations {', '.join(get_args(Scheme))}, not {locked.quantization.scheme!r}"
+            )
+        scheme = cast(Scheme, locked.quantization.scheme)
+    name = options.base or case.method.claim.base.removesuffix(f" ({scheme})")
     try:
-        base = find_base(name)
+        base = find_base(name, scheme=scheme, dtype=cast(Dtype, case.method.generation.dtype))
     except UserError as error:
         if options.base:
             raise
@@ -124,6 +133,12 @@ def _base(case: Case, options: Options) -> BaseModel:
         raise UserError(
             f"the base model in {base.folder} has another digest of {', '.join(different)} than the lock names: V2 "
             "needs the locked model; give its folder with --base"
+        )
+    packed = base.quantized.weights if base.quantized else None
+    if packed != (locked.quantization.weights if locked.quantization else None):
+        raise UserError(
+            f"quantized to {scheme} here, {base.name} has other packed weights than the lock names; the certificate "
+            "says which version of bitsandbytes made them"
         )
     return base
 
@@ -140,7 +155,8 @@ def _prior(case: Case, base: BaseModel) -> tuple[Weights, Finding]:
     try:
         path = case.find(PRIOR_FILE)
     except CertificateError:
-        prior = make_prior(base.load(), student_of(entry.structure))
+        dtype = cast(Dtype, case.method.generation.dtype) if base.quantized else "float32"
+        prior = make_prior(base.load(dtype), student_of(entry.structure))
         if tensors_digest(prior) != entry.prior_artifact:
             raise UserError(
                 f"there is no {PRIOR_FILE} beside the certificate, and the one made here has another digest than the "

@@ -222,3 +222,31 @@ def test_unfinished_domains_are_named(tmp_path: Path) -> None:
     (tmp_path / "run" / "world_two").mkdir()
     (tmp_path / "run" / "world_two" / "method.lock.json").write_text("{}")
     assert "Begun and not certified: World two." in words(build_report(tmp_path / "run").html)
+
+
+AUDIT = {
+    "schema": "prlvr/merge-audit/1",
+    "quantization": "nf4",
+    "prompts": 500,
+    "logits": {"positions": 4321, "mean_divergence": 0.01234, "same_argmax": 0.987},
+    "completions": {"changed": 37},
+    "verdicts": {"right_before": 450, "right_after": 441, "right_to_wrong": 12, "wrong_to_right": 3},
+}
+
+
+def test_a_merge_audit_is_shown_beside_its_own_certificate_only(tmp_path: Path) -> None:
+    """The audit of another message, or a damaged one, is not shown: it says nothing about this certificate."""
+    folder = tmp_path / "audited"
+    folder.mkdir()
+    write_run(folder)
+    domain = folder / "knowledge"
+    message = json.loads((domain / "certificate.json").read_text())["digests"]["message"]
+    words = "12 right answers turn wrong and 3 wrong ones right"
+    for audit, shown in (({**AUDIT, "message": message}, True), ({**AUDIT, "message": "0" * 64}, False), ({}, False)):
+        (domain / "merge-audit.json").write_text(json.dumps(audit))
+        paths = build_report(folder)
+        assert (words in paths.html.read_text("utf-8")) is shown
+        assert (words in paths.markdown.read_text("utf-8")) is shown
+        found = {d["domain"]: d["merge_audit"] for d in json.loads(paths.json.read_text("utf-8"))["domains"]}
+        assert (found["knowledge"] is not None) is shown
+        assert found["mathematics"] is None

@@ -215,7 +215,9 @@ def test_masked_tokens_are_never_chosen(sampler: Sampler) -> None:
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
-@pytest.mark.parametrize("bad", [[np.nan, 0.0], [np.inf, 0.0], [-np.inf, -np.inf]])
+@pytest.mark.parametrize(
+    "bad", [[np.nan, 0.0], [math.copysign(math.nan, -1.0), 0.0], [np.inf, 0.0], [-np.inf, -np.inf]]
+)
 def test_a_row_that_is_no_distribution_is_an_error(sampler: Sampler, bad: list[float]) -> None:
     logits = np.array([[0.0, 0.0], bad], np.float32)
     with pytest.raises(ValueError, match="row 1 of the logits"):

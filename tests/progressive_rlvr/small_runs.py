@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import yaml
@@ -18,7 +18,7 @@ STAGES = {
     "rlvr": {"steps": 6, "prompts": 4, "samples": 4, "learning_rate": 0.002, "rank": 2},
     "distill": {"steps": 6, "prompts": 16},
     "tinylora": {"steps": 6, "prompts": 4, "samples": 4},
-    "quantize": {"candidates_on": 60, "moves": 2},
+    "quantize": {"candidates_on": 60, "rounds": 2},
 }
 SMALL = {
     "name": "small",
@@ -56,13 +56,17 @@ def command(*arguments: str | Path) -> list[str]:
 
 
 def prlvr(
-    *arguments: str | Path, code: int = 0, timeout: float = 300, plugins: Path | None = None
+    *arguments: str | Path,
+    code: int = 0,
+    timeout: float = 300,
+    plugins: Path | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run `prlvr` to its end and check its exit code; whatever happens, a user sees no traceback.
 
     `plugins` is a folder of third-party packages, as `pip install --target` leaves them.
     """
-    environment = dict(ENVIRONMENT)
+    environment = {**ENVIRONMENT, **(environment or {})}
     if plugins is not None:
         environment["PYTHONPATH"] = os.pathsep.join([str(plugins), environment.get("PYTHONPATH", "")])
     result = subprocess.run(command(*arguments), capture_output=True, text=True, env=environment, timeout=timeout)

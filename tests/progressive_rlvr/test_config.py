@@ -43,6 +43,8 @@ def test_aliases_of_domains_become_their_names(tmp_path: Path) -> None:
         ({"menu": {"steps": ["-0.1"]}}, "positive decimal"),
         ({"menu": {"steps": [0.1]}}, "menu.steps.0"),
         ({"menu": {"codes": [{"kind": "zip"}]}}, "menu.codes"),
+        ({"generation": {"engine": "tgi"}}, "generation.engine: Input should be 'hf' or 'vllm'"),
+        ({"stages": {"rollouts": "sglang"}}, "stages.rollouts"),
         ({"stages": {"rlvr": None}}, "distill needs the teacher"),
         ({"stages": {"rlvr": None, "distill": None, "tinylora": None}}, "no stage trains the student"),
         ({"stages": {"tinylora": {"samples": 1}}}, "stages.tinylora.samples"),

@@ -8,13 +8,16 @@ import random
 import numpy as np
 import pytest
 import torch
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, Qwen2Config, Qwen2ForCausalLM
 
 from domains.pocket import FAMILIES
 from pacbayes.gumbel import gumbel, gumbel_integers
 from progressive_rlvr.engines import Completion, Request, Settings
 from progressive_rlvr.engines.base import common_prefix, cut
 from progressive_rlvr.engines.hf import HfEngine, stop_tokens
+from progressive_rlvr.engines.slots import masks
+from progressive_rlvr.errors import UserError
+from progressive_rlvr.models import BaseModel
 
 
 def requests(n: int) -> list[Request]:
@@ -83,6 +86,82 @@ def test_a_shared_prefix_is_prefilled_once_and_changes_nothing(
     assert HfEngine(model, tokenizer).generate(wanted, settings) == [
         oracle(model, tokenizer, r, settings) for r in wanted
     ]
+
+
+def uneven(shared: str, n: int = 30) -> list[Request]:
+    """Prompts of many lengths behind `shared`, one of them much longer than the others."""
+    rng = random.Random(5)
+    prompts = [shared + "+".join(str(rng.randrange(1000)) for _ in range(rng.randint(1, 5))) + "=" for _ in range(n)]
+    prompts[11] = shared + "123+456-" * 6 + "7="
+    return [Request(p, hashlib.sha256(f"{k}{p}".encode()).digest()) for k, p in enumerate(prompts)]
+
+
+@pytest.mark.parametrize("shared", ["", "12 + 30 =\n42\n47 - 25 =\n22\n"])
+@pytest.mark.parametrize("stop", [None, "a"])
+def test_slots_are_refilled_and_nobody_notices(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, shared: str, stop: str | None
+) -> None:
+    """Seeds, stop strings and truncation end sequences at different times, so slots change hands all the time."""
+    wanted = uneven(shared)
+    engine = HfEngine(model, tokenizer)
+    alone = engine.generate(wanted, Settings(10, 1.0, stop, 1))
+    assert alone[:6] == [oracle(model, tokenizer, r, Settings(10, 1.0, stop, 1)) for r in wanted[:6]]
+    assert len({c.tokens for c in alone}) > 1 or stop is None
+    for batch_size, seed in ((2, 0), (5, 1), (8, 2), (30, 3), (64, 4)):
+        order = random.Random(seed).sample(range(len(wanted)), len(wanted))
+        mixed = engine.generate([wanted[i] for i in order], Settings(10, 1.0, stop, batch_size))
+        assert [mixed[order.index(i)] for i in range(len(wanted))] == alone, f"batch size {batch_size}"
+
+
+def test_a_slot_s_last_tenant_leaves_no_trace(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Short prompts that follow long ones into their slots read none of the long ones' columns."""
+    short = [Request(f"{k}=", bytes([k]) * 32) for k in range(8)]
+    long = [Request("98765+" * 12 + f"{k}=", bytes([100 + k]) * 32) for k in range(4)]
+    settings = Settings(6, 1.0, None, 4)
+    engine = HfEngine(model, tokenizer)
+    assert engine.generate(long + short, settings)[4:] == engine.generate(short, settings)
+
+
+def test_a_sliding_window_is_a_window(tokenizer: PreTrainedTokenizerBase) -> None:
+    """Layers that see only the last tokens see those of their own sequence, whatever stands beside it."""
+    torch.manual_seed(1)
+    config = Qwen2Config(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        use_sliding_window=True,
+        sliding_window=6,
+        max_window_layers=1,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        initializer_range=0.4,
+    )
+    model = Qwen2ForCausalLM(config).eval()
+    assert set(model.config.layer_types) == {"full_attention", "sliding_attention"}
+    wanted, settings = uneven("12 + 30 = 42\n", 12), Settings(8, 1.0, None, 5)
+    found = HfEngine(model, tokenizer).generate(wanted, settings)
+    assert found == [oracle(model, tokenizer, r, settings) for r in wanted]
+
+
+def test_everything_has_the_dtype_of_the_model(tiny: BaseModel, tokenizer: PreTrainedTokenizerBase) -> None:
+    model = tiny.load("bfloat16")
+    mask = masks(model.config, torch.tensor([[3], [0]]), 5, model.dtype)
+    lowest = torch.finfo(torch.bfloat16).min
+    rows = [[0, 0, 0, 0, lowest], [0, lowest, lowest, lowest, lowest]]
+    assert torch.equal(mask, torch.tensor(rows, dtype=torch.bfloat16)[:, None, None])
+    wanted, settings = requests(12), Settings(6, 1.0, None, 5)
+    found = HfEngine(model, tokenizer).generate(wanted, settings)
+    assert len(found) == 12
+    assert found == HfEngine(model, tokenizer).generate(wanted, settings)
+
+
+def test_layers_that_are_no_attention_are_refused(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+    model.config.layer_types = ["full_attention", "linear_attention"]
+    with pytest.raises(UserError, match="linear_attention"):
+        HfEngine(model, tokenizer).generate(requests(4), Settings(4, 1.0, None, 4))
 
 
 def test_no_requests_no_completions(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:

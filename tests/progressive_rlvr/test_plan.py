@@ -179,7 +179,8 @@ def test_a_generation_step_reads_the_weights_or_computes() -> None:
 
 def test_the_prior_artifact_takes_an_svd_of_every_matrix() -> None:
     """By hand, for the pocket model: 4 layers of four square matrices and three of 384 by 128."""
-    found = plan(RunConfig.model_validate(SMALL), "knowledge", Device()).svd_flops
+    weights = {**SMALL, "student": {"directions": "weights"}}
+    found = plan(RunConfig.model_validate(weights), "knowledge", Device()).svd_flops
     assert found == 4 * (4 * 26 * 128**3 + 3 * (6 * 384 * 128**2 + 20 * 128**3))
 
 

@@ -15,7 +15,7 @@ from progressive_rlvr.decoder import make_prior, merged
 from progressive_rlvr.directions import Answer, log_probability, own_answers
 from progressive_rlvr.engines import Settings, open_engine
 from progressive_rlvr.models import BaseModel, replaced
-from progressive_rlvr.stages.search import Search
+from progressive_rlvr.stages.search import TRIES, Search
 
 STUDENT = Student(r=2, u=2, groups=2)
 STEP = "0.25"
@@ -61,24 +61,24 @@ def test_the_gradient_is_that_of_the_mean_probability(search: Search) -> None:
         assert slope == pytest.approx(numeric, rel=0.03, abs=3e-4)
 
 
-def test_it_climbs_one_integer_at_a_time(search: Search) -> None:
+def test_it_climbs_by_a_few_steps_of_one(search: Search) -> None:
     here = search.place(0, START)
-    places = [here, *search.climb(0, START, moves=4)]
+    places = [here, *search.climb(0, START, rounds=4)]
     assert len(places) > 1
     for before, after in pairwise(places):
         assert after.promise > before.promise
-        assert sum(abs(a - b) for a, b in zip(before.q, after.q, strict=True)) == 1
+        assert 1 <= sum(abs(a - b) for a, b in zip(before.q, after.q, strict=True)) <= TRIES
         assert after.bits == search.menu.bits(0, after.q)
 
 
-def test_no_moves_leave_it_where_it_is(search: Search) -> None:
-    assert list(search.climb(0, START, moves=0)) == []
+def test_no_rounds_leave_it_where_it_is(search: Search) -> None:
+    assert list(search.climb(0, START, rounds=0)) == []
 
 
 def test_it_stays_within_the_bits_and_the_code(search: Search, model: PreTrainedModel) -> None:
     limit = search.menu.bits(0, START)
     bounded = Search(model, search.menu, search.prior, search.witnesses, search.n, search.delta, max_bits=limit)
-    assert all(place.bits <= limit for place in bounded.climb(0, START, moves=4))
+    assert all(place.bits <= limit for place in bounded.climb(0, START, rounds=4))
     with pytest.raises(SupportError, match="cannot be said with one"):
         search.place(0, (4, 0, 0, 0))
 
