@@ -41,6 +41,7 @@ from torch import Tensor
 from progressive_rlvr.engines.base import Completion, Engine, Progress, Request, Settings
 from progressive_rlvr.errors import EXPECTED, UserError
 from progressive_rlvr.models import BaseModel, Dtype, find_base
+from progressive_rlvr.quantized import Scheme
 
 ATTEMPTS = 5  # of a batch, each of which ended a worker, before its units are lost
 SLOW = 3.0  # times the median batch, before an idle worker takes a running batch as well
@@ -57,6 +58,7 @@ class WorkerSpec:
     base: str
     revision: str | None
     digest: str
+    scheme: Scheme | None  # of quantization
     dtype: Dtype
     threads: int
 
@@ -64,7 +66,8 @@ class WorkerSpec:
     def of(cls, base: BaseModel, engine: str, dtype: Dtype, *, threads: int, revision: str | None) -> WorkerSpec:
         """A base model that is here, under an engine of that name."""
         name = str(base.folder.resolve()) if Path(base.name).is_dir() else base.name
-        return cls(engine, name, revision, base.digest, dtype, threads)
+        scheme = base.quantized.scheme if base.quantized else None
+        return cls(engine, name, revision, base.digest, scheme, dtype, threads)
 
 
 def build_engine(spec: WorkerSpec) -> Engine:
@@ -76,16 +79,19 @@ def build_engine(spec: WorkerSpec) -> Engine:
     from progressive_rlvr.engines import open_engine
 
     torch.set_num_threads(spec.threads)
-    base = find_base(spec.base, spec.revision)
+    base = find_base(spec.base, spec.revision, spec.scheme, spec.dtype)
     if base.digest != spec.digest:
         raise UserError(f"{base.folder} holds another model than the lock names (digest {base.digest[:16]}…)")
     return open_engine(spec.engine, base.load(spec.dtype), base.load_tokenizer())
 
 
-def platform_facts() -> dict[str, str]:
+def platform_facts(spec: WorkerSpec) -> dict[str, str]:
     """What must be the same in all processes, since the certificate names it once."""
+    from progressive_rlvr.engines import engine_versions
+
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    return {"device": device, **{name: version(name) for name in SAME_VERSIONS}}
+    names = (*SAME_VERSIONS, *(["bitsandbytes"] if spec.scheme else []))
+    return {"device": device, **{name: version(name) for name in names}, **engine_versions(spec.engine)}
 
 
 class Worker:
@@ -101,7 +107,7 @@ class Worker:
             self.engine = self.build(self.spec)
         except EXPECTED as error:
             return " ".join(str(error).split())
-        return platform_facts()
+        return platform_facts(self.spec)
 
     def generate(
         self, number: int, weights: list[Any], requests: list[Request], settings: Settings
@@ -360,11 +366,11 @@ class RayEngine:
         """Refuse a worker that is not like this process."""
         if isinstance(answer, str):
             raise UserError(f"a Ray worker cannot start: {answer}")
-        for name, mine in platform_facts().items():
-            if answer[name] != mine:
+        for name, mine in platform_facts(self.spec).items():
+            if answer.get(name) != mine:
                 raise UserError(
-                    f"a Ray worker has {name} {answer[name]}, this process {mine}: the certificate names one engine, "
-                    "so all machines need the same"
+                    f"a Ray worker has {name} {answer.get(name)}, this process {mine}: the certificate names one "
+                    "engine, so all machines need the same"
                 )
 
     def _no_worker(self) -> str:
