@@ -3,8 +3,8 @@
 A base model that can do a task and does it only sometimes hesitates between ways of answering. Along which weights? The
 score s(x, y) = ∇ log p(y | x) of its own answers y says it: their second moment F = E[s sᵀ] is the Fisher information,
 KL(p ‖ p_{W + v D}) = ½ v² ⟨D, F D⟩ + O(v³), and its leading eigenvectors are the changes of the weights that change
-the policy most for their length. What RLVR elicits lies, as far as measured, mostly in a span of sixteen of them, for
-all modules together (docs/DIRECTIONS.md).
+the policy most for their length. How much of what RLVR elicits lies in the span of a few of them was measured in
+docs/COMPRESSION.md.
 
 No label is read: the prompts are drawn from a seed of their own, and the answers are the base model's. So the
 directions are independent of the sample, belong to the prior artifact, and cost no bits.

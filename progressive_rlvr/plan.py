@@ -7,7 +7,7 @@ Counts of completions are exact; a completion is taken to be as long as it may b
 follows from them, are upper ends. FLOPs and memory are the formulas of the functions below, for one device and
 transformers' kernels. Seconds follow from what the device is *assumed* to sustain, which is the user's to say. Not
 counted: loading, verifiers, the SVDs or answers of the prior artifact, the gradients of a search for integers
-(`quantize.rounds`), and what an allocator wastes.
+(`quantize.rounds`), memory of vLLM beside training, and what an allocator wastes.
 """
 
 from __future__ import annotations

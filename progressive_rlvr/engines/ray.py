@@ -58,16 +58,16 @@ class WorkerSpec:
     base: str
     revision: str | None
     digest: str
+    scheme: Scheme | None  # of quantization
     dtype: Dtype
     threads: int
-    scheme: Scheme | None = None
 
     @classmethod
     def of(cls, base: BaseModel, engine: str, dtype: Dtype, *, threads: int, revision: str | None) -> WorkerSpec:
         """A base model that is here, under an engine of that name."""
         name = str(base.folder.resolve()) if Path(base.name).is_dir() else base.name
         scheme = base.quantized.scheme if base.quantized else None
-        return cls(engine, name, revision, base.digest, dtype, threads, scheme)
+        return cls(engine, name, revision, base.digest, scheme, dtype, threads)
 
 
 def build_engine(spec: WorkerSpec) -> Engine:
@@ -85,10 +85,13 @@ def build_engine(spec: WorkerSpec) -> Engine:
     return open_engine(spec.engine, base.load(spec.dtype), base.load_tokenizer())
 
 
-def platform_facts() -> dict[str, str]:
+def platform_facts(spec: WorkerSpec) -> dict[str, str]:
     """What must be the same in all processes, since the certificate names it once."""
+    from progressive_rlvr.engines import engine_versions
+
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    return {"device": device, **{name: version(name) for name in SAME_VERSIONS}}
+    names = (*SAME_VERSIONS, *(["bitsandbytes"] if spec.scheme else []))
+    return {"device": device, **{name: version(name) for name in names}, **engine_versions(spec.engine)}
 
 
 class Worker:
@@ -104,7 +107,7 @@ class Worker:
             self.engine = self.build(self.spec)
         except EXPECTED as error:
             return " ".join(str(error).split())
-        return platform_facts()
+        return platform_facts(self.spec)
 
     def generate(
         self, number: int, weights: list[Any], requests: list[Request], settings: Settings
@@ -363,11 +366,11 @@ class RayEngine:
         """Refuse a worker that is not like this process."""
         if isinstance(answer, str):
             raise UserError(f"a Ray worker cannot start: {answer}")
-        for name, mine in platform_facts().items():
-            if answer[name] != mine:
+        for name, mine in platform_facts(self.spec).items():
+            if answer.get(name) != mine:
                 raise UserError(
-                    f"a Ray worker has {name} {answer[name]}, this process {mine}: the certificate names one engine, "
-                    "so all machines need the same"
+                    f"a Ray worker has {name} {answer.get(name)}, this process {mine}: the certificate names one "
+                    "engine, so all machines need the same"
                 )
 
     def _no_worker(self) -> str:
