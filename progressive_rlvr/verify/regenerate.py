@@ -18,6 +18,7 @@ import torch
 import transformers
 from transformers import PreTrainedModel
 
+from domains.base import Domain
 from pacbayes.bounds import flips_upper
 from pacbayes.certificate import CertificateError
 from pacbayes.certificate import decode_message as decode_integers
@@ -26,12 +27,14 @@ from pacbayes.evidence import Outcome
 from pacbayes.gumbel import prompt_key
 from pacbayes.pool import draw_from_pool
 from pacbayes.sample import derive, noise_root
-from progressive_rlvr.decoder import make_prior, read_prior, tensors_digest
+from progressive_rlvr.decoder import read_prior, tensors_digest
+from progressive_rlvr.directions import prior_artifact
 from progressive_rlvr.engines import Completion, Engine, Request, Settings, open_engine
 from progressive_rlvr.engines.ray import RayEngine, WorkerSpec
 from progressive_rlvr.errors import UserError
 from progressive_rlvr.models import DTYPES, BaseModel, Dtype, find_base
 from progressive_rlvr.policies import Weights, decode_message, student_of
+from progressive_rlvr.populations import find_population
 from progressive_rlvr.quantized import Scheme
 from progressive_rlvr.verify.case import Case, Finding, Options, Progress, Questions
 from progressive_rlvr.verify.flips import LEVEL, accuracy_finding, compare, gain_finding, observed, parts_of
@@ -56,7 +59,7 @@ def regenerate(case: Case, questions: Questions, options: Options, progress: Pro
     _quiet()
     base = _base(case, options)
     yield _same_base(base)
-    prior, origin = _prior(case, base)
+    prior, origin = _prior(case, base, questions.domain)
     yield origin
     model = base.load(method.generation.dtype)  # type: ignore[arg-type]  # it is one of DTYPES
     with _open(case, base, model, options.workers) as engine:
@@ -148,15 +151,16 @@ def _same_base(base: BaseModel) -> Finding:
     return Finding(LEVEL, "base model", True, detail, {"digest": base.digest})
 
 
-def _prior(case: Case, base: BaseModel) -> tuple[Weights, Finding]:
+def _prior(case: Case, base: BaseModel, domain: Domain) -> tuple[Weights, Finding]:
     """The prior artifact of the message's menu entry: the file beside the certificate, or made again."""
     index, _ = decode_integers(case.method, case.message)
     entry = case.method.menu[index]
     try:
         path = case.find(PRIOR_FILE)
     except CertificateError:
-        dtype = cast(Dtype, case.method.generation.dtype) if base.quantized else "float32"
-        prior = make_prior(base.load(dtype), student_of(entry.structure))
+        population = find_population(domain, case.method.claim.population)
+        dtype = cast(Dtype, case.method.generation.dtype)
+        prior = prior_artifact(base, student_of(entry.structure), population, _settings(case), dtype)
         if tensors_digest(prior) != entry.prior_artifact:
             raise UserError(
                 f"there is no {PRIOR_FILE} beside the certificate, and the one made here has another digest than the "
@@ -190,15 +194,18 @@ def _engine(case: Case, device: str) -> Finding:
     return Finding(LEVEL, "engine", True, detail, {"device": device, "torch": version})
 
 
+def _settings(case: Case) -> Settings:
+    locked = case.method.generation
+    return Settings(locked.max_new_tokens, locked.temperature, locked.stop, locked.batch_size)
+
+
 def _generate(
     case: Case, questions: Questions, engine: Engine, chosen: list[Outcome], progress: Progress, policy: str
 ) -> list[Completion]:
     method, sample = case.method, case.sample
-    locked = method.generation
     root = noise_root(method.digest, sample.digest, sample.beacon)
     items = questions.items["sample"]
     requests = [Request(items[o.index].prompt, prompt_key(root, o.prompt_digest, o.occurrence, o.draw)) for o in chosen]
-    settings = Settings(locked.max_new_tokens, locked.temperature, locked.stop, locked.batch_size)
     done = 0
 
     def finished(more: int) -> None:
@@ -207,4 +214,4 @@ def _generate(
         progress(f"V2 {policy}", done, len(requests))
 
     progress(f"V2 {policy}", 0, len(requests))
-    return engine.generate(requests, settings, finished)
+    return engine.generate(requests, _settings(case), finished)

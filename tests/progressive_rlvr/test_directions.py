@@ -66,7 +66,8 @@ def test_every_direction_has_fisher_information_one_and_no_two_share_any(
     slopes = torch.zeros(len(answers), U)
     for a, answer in enumerate(answers):
         for name, gradient in gradients(model, answer).items():
-            D = torch.einsum("or,irs,sn->ion", prior[f"{name}.B"], prior[f"{name}.P"], prior[f"{name}.A"])
+            A, B = prior[f"{name}.A"].float(), prior[f"{name}.B"].float()
+            D = torch.einsum("or,irs,sn->ion", B, prior[f"{name}.P"], A)
             slopes[a] += torch.einsum("ion,on->i", D, gradient)
     assert torch.allclose(slopes.T @ slopes / len(answers), torch.eye(U), atol=2e-3)
 
@@ -81,7 +82,7 @@ def test_the_span_keeps_what_is_largest(model: PreTrainedModel, answers: list[An
         length = sum(float(d.square().sum()) for d in D.values())
         return sum(sum(float((g[n] * D[n]).sum()) for n in D) ** 2 for g in every) / len(every) / length
 
-    first = {n: prior[f"{n}.B"] @ prior[f"{n}.P"][0] @ prior[f"{n}.A"] for n in every[0]}
+    first = {n: prior[f"{n}.B"].float() @ prior[f"{n}.P"][0] @ prior[f"{n}.A"].float() for n in every[0]}
     others = [{n: torch.randn(d.shape, generator=generator) for n, d in first.items()} for _ in range(20)]
     assert information(first) > 10 * max(map(information, others))
 
