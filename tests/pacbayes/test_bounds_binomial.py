@@ -2,7 +2,6 @@
 
 import math
 import random
-import time
 
 import pytest
 from exact_tails import binomial_cdf, log_eta
@@ -154,16 +153,6 @@ def test_monotone_in_everything() -> None:
     assert certified_accuracy(200, 1001, bits=50, delta=0.05) > base
     assert certified_accuracy(200, 1000, bits=50.001, delta=0.05) < base
     assert certified_accuracy(200, 1000, bits=50, delta=0.0501) > base
-
-
-def test_a_large_inversion_takes_milliseconds() -> None:
-    certified_accuracy(1, 10, bits=1, delta=0.05)
-    durations = []
-    for _ in range(5):
-        start = time.process_time()
-        certified_accuracy(200_000, 10**6, bits=10_000, delta=0.05)
-        durations.append(time.process_time() - start)
-    assert min(durations) < 0.02
 
 
 @pytest.mark.parametrize(
