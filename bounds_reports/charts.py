@@ -156,7 +156,7 @@ def overview_chart(domains: Sequence[Domain], label: str, *, narrow: bool) -> Ma
             canvas.add("rect", cls=f"bar gain {kind}", x=left, y=middle - 7, width=edge - left, height=14)
         canvas.line(edge, middle - 12, edge, middle + 12, f"floor {kind}")
         texts = [f"{mark.name} {mark.text}" for mark in domain.marks]
-        labels = [Label(at(m.value), text_width(t, 11)) for m, t in zip(domain.marks, texts, strict=True)]
+        labels = [Label(at(m.value), text_width(t, 13)) for m, t in zip(domain.marks, texts, strict=True)]
         places = spread(labels, 0, width - 4) if narrow else spread(labels, x0, width - 84)
         for mark, text, place in zip(domain.marks, texts, places, strict=True):
             leader = f"M{number(place)} {number(middle - 20)}L{number(at(mark.value))} {number(middle - 8)}"
