@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
+import os
 import sys
+import warnings
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Literal
@@ -13,6 +16,7 @@ from typer.core import TyperGroup
 
 from progressive_rlvr.config import RunConfig, StageName, load_config
 from progressive_rlvr.errors import EXPECTED, UserError
+from progressive_rlvr.pipeline import QUIET
 
 app = typer.Typer(
     name="prlvr",
@@ -485,6 +489,10 @@ def _run_watched(config: RunConfig, folder: Path, last: StageName | None, worker
 
 def main() -> None:
     """Run the command line; what users are meant to read is one line on stderr and exit code 2."""
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
+    warnings.filterwarnings("ignore", category=FutureWarning)
+    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
     try:
         app()
     except EXPECTED as error:

@@ -29,6 +29,13 @@ TRAINING_STAGES = ("rlvr", "distill", "tinylora")
 # Settings of how a run is carried out, which a resumed run may change.
 FREE_TO_CHANGE = ("processes", "data_dir")
 
+# What is said is for the user: no bars of the libraries, no advice to those who call them.
+QUIET = {
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    "TRANSFORMERS_VERBOSITY": "error",
+    "PYTHONWARNINGS": "ignore::FutureWarning",
+}
+
 
 @dataclass(frozen=True)
 class Progress:
@@ -175,10 +182,7 @@ def _start(
         "MALLOC_MMAP_THRESHOLD_": str(4 << 30),
         "MALLOC_TRIM_THRESHOLD_": str(16 << 30),
         "PYTHONUNBUFFERED": "1",
-        # The log is for what concerns the user: no bars, no advice to those who call the libraries.
-        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-        "TRANSFORMERS_VERBOSITY": "error",
-        "PYTHONWARNINGS": "ignore::FutureWarning",
+        **QUIET,
     }
     command = [sys.executable, "-m", "progressive_rlvr.pipeline", str(run_folder), domain]
     command += ["--to", last] if last else []
