@@ -33,6 +33,7 @@ from pacbayes.gumbel import prompt_key
 from progressive_rlvr.config import Student
 from progressive_rlvr.decoder import make_prior, target_modules
 from progressive_rlvr.engines import Completion, Engine, Request, Settings, open_engine
+from progressive_rlvr.errors import UserError
 from progressive_rlvr.models import BaseModel, Dtype
 
 Answer = tuple[list[int], list[int]]
@@ -42,6 +43,7 @@ Objective = Callable[[Tensor], Tensor]
 
 
 ANSWERS_PER_PASS = 32
+RESOLVED = 1e-10  # gradients are float32: of their second moment less than this share of the largest is rounding
 
 
 def prior_artifact(
@@ -112,6 +114,9 @@ def answer_directions(
         answers: the base model's own answers, at least u of them.
         batch: answers per backward pass.
 
+    Raises:
+        UserError: the answers vary in fewer than u directions.
+
     Source: see the module's docstring; per-sample gradients of a linear layer are δᵀ x, with x (tokens, in) what it
     read and δ (tokens, out) the gradient of what it wrote.
     """
@@ -164,6 +169,12 @@ def _principal(scores: Tensor, u: int) -> Tensor:
     """
     values, vectors = torch.linalg.eigh(scores @ scores.T / len(scores))
     values, vectors = values.flip(0)[:u], vectors.flip(1)[:, :u]
+    if not values[-1] > RESOLVED * values[0]:
+        found = int((values > RESOLVED * values[0]).sum())
+        raise UserError(
+            f"the base model's answers vary in {found} directions, student.u asks for {u}: lower it, raise "
+            "student.answers or student.r, or leave student.directions at weights"
+        )
     directions = vectors.T @ scores
     directions /= directions.norm(dim=1, keepdim=True) * values.sqrt()[:, None]
     return directions * torch.sign(directions[torch.arange(u), directions.abs().argmax(dim=1)])[:, None]

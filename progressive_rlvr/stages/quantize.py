@@ -22,6 +22,7 @@ from torch import Tensor
 from pacbayes.bounds import certified_accuracy
 from pacbayes.canonical import write_atomic
 from pacbayes.codes import Menu, SupportError
+from pacbayes.declarations import ACCURACY_SHARE
 from progressive_rlvr.chain import Chain
 from progressive_rlvr.directions import Answer, as_answer
 from progressive_rlvr.errors import UserError
@@ -53,16 +54,17 @@ def run(chain: Chain, previous: Path | None, folder: Path) -> dict[str, Any]:
     """Write `message.bin`."""
     assert previous is not None
     v = read_vector(previous)
-    settings, n, delta = chain.config.stages.quantize, chain.config.sample.n, chain.config.delta
+    settings = chain.config.stages.quantize
     candidates = roundings(chain.menu, v, settings.max_bits)
     if not candidates:
         raise UserError(
             f"no entry of the menu codes the vector (largest |v| {float(v.abs().max()):.3g}) within the bound of its "
             f"code and max_bits {settings.max_bits}: add a larger step"
         )
-    trial = Trial(chain, min(settings.candidates_on, n), settings.rounds)
+    trial = Trial(chain, min(settings.candidates_on, chain.method.prompts), settings.rounds)
     best = trial.halve(candidates)
-    best = trial.search(best, settings.max_bits)
+    if settings.rounds:
+        best = trial.search(best, settings.max_bits)
     write_atomic(folder / MESSAGE_FILE, best.message)
     return {
         "candidates": len(candidates),
@@ -71,7 +73,7 @@ def run(chain: Chain, previous: Path | None, folder: Path) -> dict[str, Any]:
         "entry": best.entry,
         "bits": best.bits,
         "accuracy": best.right / best.answered,
-        "expected": best.expected(n, delta),
+        "expected": trial.expected(best),
     }
 
 
@@ -92,6 +94,7 @@ class Trial:
 
     def __init__(self, chain: Chain, prompts: int, rounds: int) -> None:
         self.chain, self.prompts, self.rounds = chain, prompts, rounds
+        self.n, self.delta = chain.method.prompts, float(chain.method.share(ACCURACY_SHARE))
         self.model = chain.certified_model()
         self.engine = chain.engine(self.model)
         self.witnesses: list[Answer | None] = [None] * prompts
@@ -107,7 +110,7 @@ class Trial:
         for i, request, completion, item in zip(new, requests, completions, items, strict=True):
             right = chain.verdict(completion, item).correct
             candidate.right += right
-            if right and self.witnesses[i] is None:
+            if right and self.rounds and self.witnesses[i] is None:
                 self.witnesses[i] = as_answer(chain.tokenizer, request.prompt, completion, chain.settings.stop)
         candidate.answered = goal
         self.answered += len(new)
@@ -117,7 +120,7 @@ class Trial:
 
     def expected(self, candidate: Candidate) -> float:
         """The accuracy that would be certified if the rest of the sample went like what was answered."""
-        return candidate.expected(self.chain.config.sample.n, self.chain.config.delta)
+        return candidate.expected(self.n, self.delta)
 
     def halve(self, candidates: list[Candidate]) -> Candidate:
         """The candidate with the highest expected certified accuracy."""
@@ -134,9 +137,8 @@ class Trial:
 
     def search(self, best: Candidate, max_bits: float | None) -> Candidate:
         """`best`, or what a search from its integers finds, if that does better."""
-        n, delta = self.chain.config.sample.n, self.chain.config.delta
         menu = self.chain.menu
-        search = Search(self.model, menu, self.chain.prior, self.witnesses, n, delta, max_bits)
+        search = Search(self.model, menu, self.chain.prior, self.witnesses, self.n, self.delta, max_bits)
         place = None
         for place in search.climb(best.index, best.q, self.rounds):
             self.climbed += 1

@@ -8,14 +8,12 @@ the tighter the larger a share of the right ones was looked at. `pacbayes.bounds
 from __future__ import annotations
 
 import secrets
-import warnings
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from decimal import Decimal
 from typing import cast, get_args
 
 import torch
-import transformers
 from transformers import PreTrainedModel
 
 from domains.base import Domain
@@ -56,7 +54,6 @@ def regenerate(case: Case, questions: Questions, options: Options, progress: Pro
         raise UserError(f"V2 knows the template {{prompt}}, the lock has {method.population.template!r}")
     if method.generation.dtype not in DTYPES:
         raise UserError(f"V2 generates in {', '.join(DTYPES)}, the lock asks for {method.generation.dtype!r}")
-    _quiet()
     base = _base(case, options)
     yield _same_base(base)
     prior, origin = _prior(case, base, questions.domain)
@@ -101,13 +98,6 @@ def _open(case: Case, base: BaseModel, model: PreTrainedModel, workers: int | No
     except ValueError as error:
         raise UserError(f"the locked engine is not here: {error}") from error
     yield engine_here
-
-
-def _quiet() -> None:
-    """What is printed is for the checker: no bars, no advice to those who call the libraries."""
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    warnings.filterwarnings("ignore", category=FutureWarning)
 
 
 def draw_flip_sample(stored: list[Outcome], count: int, seed: str, evidence: str, policy: str) -> list[Outcome]:

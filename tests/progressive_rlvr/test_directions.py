@@ -16,6 +16,7 @@ from progressive_rlvr.config import Student
 from progressive_rlvr.decoder import inject, merged, set_vector, target_modules
 from progressive_rlvr.directions import Answer, answer_directions, as_answer, cores, log_probability, own_answers
 from progressive_rlvr.engines import Completion, Settings, open_engine
+from progressive_rlvr.errors import UserError
 from progressive_rlvr.models import BaseModel, replaced
 
 R, U = 3, 4
@@ -155,3 +156,11 @@ def test_an_answer_ends_as_its_policy_ended_it(tiny: BaseModel) -> None:
 def test_more_directions_than_answers_are_refused() -> None:
     with pytest.raises(ValueError, match="u = 40 directions need at least as many answers, not 30"):
         Student(directions="answers", answers=30, u=40)
+
+
+def test_a_base_that_has_less_to_decide_than_directions_is_refused(
+    model: PreTrainedModel, answers: list[Answer]
+) -> None:
+    """Two different answers span two directions at most, however often they are repeated."""
+    with pytest.raises(UserError, match=r"vary in 2 directions, student\.u asks for 4"):
+        prior_of(model, answers[:2] * 10)
