@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict
+from decimal import Decimal
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -88,28 +89,28 @@ def per_cent(fraction: float | None, places: int = 1) -> str:
     return "-" if fraction is None else f"{100 * fraction:.{places}f}"
 
 
-def per_cent_down(fraction: float) -> str:
-    """A certified fraction as per cent, rounded down: 0.88199 is 88.1."""
-    return f"{int(fraction * 1_000_000) // 1_000 / 10:.1f}"
-
-
 def certificate_table(run_folder: Path) -> None:
-    """The closing table of a run."""
+    """The closing table of a run, rounded as the report rounds: never in the direction that flatters."""
+    from bounds_reports.numbers import Rounding, fixed, points
+
+    def shown(accuracy: float | None, rounding: Rounding = "near") -> str:
+        return "-" if accuracy is None else points(Decimal(repr(accuracy)), rounding)
+
     table = Table(title=f"{run_folder.name}: accuracy in per cent, gap in points")
     for column in ("domain", "base", "LoRA", "coded", "bits", "n", "certified", "gap"):
         table.add_column(column, justify="left" if column == "domain" else "right")
     for path in sorted((run_folder / "certificates").glob("*.json")):
         c = read_certificate(path)
-        certified = c.bound.certified_accuracy
+        coded, certified = c.coded.accuracy, c.bound.certified_accuracy
         table.add_row(
             c.domain,
-            per_cent(c.base.accuracy if c.base else None),
-            per_cent(c.lora.accuracy if c.lora else None),
-            per_cent(c.coded.accuracy),
-            f"{c.bits.total:.1f}",
-            str(c.n),
-            per_cent_down(certified),
-            per_cent(c.coded.accuracy - certified),
+            shown(c.base.accuracy if c.base else None, "up"),
+            shown(c.lora.accuracy if c.lora else None),
+            shown(coded),
+            fixed(Decimal(repr(c.bits.total)), 1, "up"),
+            f"{c.n:,}",
+            shown(certified, "down"),
+            points(Decimal(repr(coded)) - Decimal(repr(certified)), "up"),
         )
     Console(width=None if sys.stdout.isatty() else 100).print(table)
 
@@ -135,7 +136,7 @@ def plan_table(run: str, plan: Plan) -> None:
         f"{plan.parameters:,} parameters, {plan.student:,} in the student. A prompt has {plan.prompt_tokens:.0f} "
         f"tokens ({plan.prompt_source}), a completion at most {plan.max_new_tokens}. Assumed, not measured: "
         f"{device.tflops:g} TFLOP/s and {device.bandwidth:g} GB/s (--tflops, --bandwidth). Without loading, verifiers, "
-        f"what an allocator wastes, and the SVDs of the prior artifact ({plan.svd_flops / 1e12:,.3g} TFLOP in float64)."
+        f"what an allocator wastes, and the prior artifact (SVDs: {plan.svd_flops / 1e12:,.3g} TFLOP in float64)."
     )
 
 
