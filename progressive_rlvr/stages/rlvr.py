@@ -29,13 +29,16 @@ def run(chain: Chain, previous: Path | None, folder: Path) -> dict[str, Any]:
     if is_first():
         model.save_pretrained(folder)
         (folder / "README.md").unlink()  # a model card with nothing in it
-        _sort_targets(folder / "adapter_config.json")
+        _settle_config(folder / "adapter_config.json", chain.base.name)
     parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
     return {**summary, "parameters": parameters, "bits_bfloat16": 16 * parameters}
 
 
-def _sort_targets(path: Path) -> None:
-    """`peft` writes the target modules as a set, in an order that differs from process to process."""
+def _settle_config(path: Path, base: str) -> None:
+    """`peft` writes the target modules as a set, in an order that differs from process to process, and the folder that
+    the base was loaded from, which differs from machine to machine: the certificate holds this file's digest.
+    """
     config = json.loads(path.read_text())
     config["target_modules"] = sorted(config["target_modules"])
+    config["base_model_name_or_path"] = base
     write_atomic(path, json.dumps(config, indent=1, sort_keys=True).encode() + b"\n")

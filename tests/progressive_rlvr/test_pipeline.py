@@ -16,6 +16,15 @@ from small_runs import ENVIRONMENT, STAGES, certificate_of, command, prlvr, writ
 from pacbayes.bounds import certified_accuracy
 from pacbayes.certificate import read_certificate
 from progressive_rlvr.metrics import Metrics
+from progressive_rlvr.models import POCKET
+
+
+def test_no_stage_names_a_folder_of_this_machine(finished: Path) -> None:
+    """Their digests stand in the certificate, which must come out the same from another installation."""
+    texts = [f.read_bytes() for f in (finished / "knowledge" / "stages").rglob("*") if f.is_file()]
+    assert len(texts) >= 6
+    for folder in (POCKET, finished):
+        assert not any(str(folder).encode() in text for text in texts)
 
 
 def test_the_certificate_says_what_was_run(finished: Path) -> None:
