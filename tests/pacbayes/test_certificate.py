@@ -151,7 +151,7 @@ def test_files_are_found_in_three_places(run: Path, tmp_path: Path, layout: str)
 
 
 def test_certificates_of_one_pair_of_locks_share_them(run: Path, tmp_path: Path) -> None:
-    """`domain-seed0.json` and `domain-seed1.json`: the locks in `domain/`, message and evidence in their own folders."""
+    """`domain-seed0.json`, `domain-seed1.json`: locks in `domain/`, message and evidence in a folder of each."""
     shared = tmp_path / "remainders"
     shared.mkdir()
     for name in ("method.lock.json", "sample.lock.json"):
