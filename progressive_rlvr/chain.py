@@ -277,7 +277,7 @@ def lock_method(
     student = config.student
     dimension = group_count(student, modules) * student.u
     # What was not there to choose when the first locks were written is said only where it is chosen.
-    unsaid = {"directions", "answers"} if student.directions == "weights" else set()
+    unsaid = {"directions", "answers", "samples"} if student.directions == "weights" else set()
     chosen = student.model_dump(mode="json", exclude=unsaid)
     structure = {"adapter": "tinylora", **chosen, "groups": group_count(student, modules)}
     codes = [

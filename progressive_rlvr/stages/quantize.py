@@ -1,9 +1,9 @@
 """Stage `quantize`: v to integers on a grid of the locked menu, entropy-coded into the bytes of the message.
 
-Every entry of the menu is tried on prompts of the sample under their committed noise, and the one with the highest
-certified accuracy is taken. From there the integers themselves are searched (search.py), and what was found is taken
-if it does better on the same prompts. Looking at the sample costs nothing; the choice of the entry and the integers
-are paid for in bits.
+Every entry of the menu, with all coordinates or the largest of them alone, is tried on prompts of the sample under
+their committed noise, and what has the highest certified accuracy is taken. From there the integers themselves are
+searched (search.py), and what was found is taken if it does better on the same prompts. Looking at the sample costs
+nothing; the choice of the entry and the integers are paid for in bits.
 
 Where the lock asks for M > 1 draws per prompt, candidates answer as often, and are compared by the betting bound. The
 search still promises by the binomial, to which bits are dearer, so that it may stop early; what it finds is compared
@@ -97,14 +97,22 @@ def run(chain: Chain, previous: Path | None, folder: Path) -> dict[str, Any]:
 
 
 def roundings(menu: Menu, v: Tensor, max_bits: float | None) -> list[Candidate]:
-    """v rounded to every grid of the menu, where the message is within `max_bits`."""
+    """v rounded to every grid of the menu, as it is and with fewer and fewer of its largest coordinates, where the
+    message is within `max_bits`.
+    """
     candidates: dict[tuple[str, tuple[int, ...]], Candidate] = {}
+    by_size = sorted(range(len(v)), key=lambda i: -abs(float(v[i])))
     for index, entry in enumerate(menu.entries):
         q = tuple(round(float(x) / float(entry.step)) for x in v)
-        if (entry.step, q) in candidates:
-            continue
-        with suppress(SupportError):  # a value beyond the bounds of this grid's codes
-            candidates[entry.step, q] = cheapest(menu, index, q)
+        kept = sum(x != 0 for x in q)
+        while True:
+            pruned = tuple(x if i in by_size[:kept] else 0 for i, x in enumerate(q))
+            if (entry.step, pruned) not in candidates:
+                with suppress(SupportError):  # a value beyond the bounds of this grid's codes
+                    candidates[entry.step, pruned] = cheapest(menu, index, pruned)
+            if kept <= 1:
+                break
+            kept = kept * 3 // 4
     return [c for c in candidates.values() if max_bits is None or c.bits <= max_bits]
 
 
