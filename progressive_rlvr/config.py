@@ -56,6 +56,9 @@ class Sample(Frozen):
     """The certification sample, drawn after the method is locked."""
 
     n: Positive = Field(4000, description="locked: prompts in the sample, all of them used for training")
+    draws: int = Field(
+        1, ge=1, le=10_000, description="locked: answers to each prompt; several are certified by the betting bound"
+    )
     heldout: int = Field(2000, ge=0, description="locked: fresh prompts that are only looked at, for comparison")
     pool_claim: Literal["unseen", "expected"] = Field(
         "unseen",
@@ -234,6 +237,16 @@ class RunConfig(Frozen):
     @classmethod
     def _canonical(cls, domains: dict[str, DomainChoice]) -> dict[str, DomainChoice]:
         return {canonical_name(name): choice for name, choice in domains.items()}
+
+    @model_validator(mode="after")
+    def _one_draw_where_needed(self) -> RunConfig:
+        for name in ("gain", "holdout") if self.statements is not None and self.sample.draws > 1 else ():
+            if getattr(self.statements, name) is not None:
+                raise ValueError(
+                    f"statements.{name} is for one draw per prompt, and sample.draws is {self.sample.draws}: leave one "
+                    "of them out"
+                )
+        return self
 
     @model_validator(mode="after")
     def _quantized_once(self) -> RunConfig:
