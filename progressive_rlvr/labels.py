@@ -225,9 +225,7 @@ def _about_prior(plan: LabelPlan) -> str:
     prior = plan.prior
 
     def bits(most: float | None) -> str:
-        return (
-            "with no message at all" if most is None else f"with at most {fixed(Decimal(repr(most)), 1, 'down')} bits"
-        )
+        return "at no length" if most is None else f"if it has at most {fixed(Decimal(repr(most)), 1, 'down')} bits"
 
     known = "" if prior.planned else "The bits of a data-dependent prior are known from a pilot only (--prior-bits). "
     counted = prior.ideal.counted
