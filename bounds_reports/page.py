@@ -67,8 +67,10 @@ def _floor(c: Certificate) -> charts.Floor:
     return charts.Floor(float(c.certified), percent(c.certified, "down"), text, not c.development)
 
 
-def _mark(key: str, score: Measured) -> charts.Mark:
+def _mark(c: Certificate, key: str, score: Measured) -> charts.Mark:
     held = score.heldout
+    # Several draws of a prompt are not as many independent prompts: no interval is drawn for them.
+    tested = held if c.draws == 1 else None
     return charts.Mark(
         key=key,
         name=POLICIES[key],
@@ -76,14 +78,14 @@ def _mark(key: str, score: Measured) -> charts.Mark:
         text=accuracy(key, score),
         heldout=None if held is None else float(held.accuracy),
         heldout_text="" if held is None else percent(held.accuracy, "up" if key == "base" else "near"),
-        interval=None if held is None else holdout.interval(float(held.correct), held.n),
+        interval=None if tested is None else holdout.interval(float(tested.correct), tested.n),
     )
 
 
 def _overview_row(section: Section) -> charts.Domain:
     c = section.certificate
     shown = [(key, score) for key, score in c.policies() if key in ("base", "coded", "lora")]
-    return charts.Domain(section.name, _floor(c), tuple(_mark(key, score) for key, score in shown))
+    return charts.Domain(section.name, _floor(c), tuple(_mark(c, key, score) for key, score in shown))
 
 
 def _overview_label(sections: list[Section]) -> str:
@@ -196,7 +198,7 @@ def _message_view(c: Certificate) -> dict[str, Any]:
 
 def _section_view(folder: Path, section: Section) -> dict[str, Any]:
     c = section.certificate
-    marks = [_mark(key, score) for key, score in c.policies()]
+    marks = [_mark(c, key, score) for key, score in c.policies()]
     population = c.population if isinstance(c.population, dict) else {"name": c.population}
     warning = sentences.verdict(c)
     return {

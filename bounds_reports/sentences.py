@@ -64,6 +64,8 @@ def remedies(c: Certificate) -> list[str]:
         return []
     if c.base is None:
         return ["No base model was measured. More prompts, fewer bits or a lower risk raise the number."]
+    if c.draws > 1:  # Chernoff's bound, which the figures are from, is no limit of what betting gives
+        return ["More prompts, fewer bits or a lower risk raise the number."]
     target = float(c.base.accuracy)
     advice = advise(
         target=target, accuracy=float(c.coded.accuracy), n=c.n, bits=float(c.bits.total), delta=float(c.risk)
@@ -109,6 +111,12 @@ def held_out(c: Certificate) -> list[str]:
     score = c.coded.heldout
     if score is None:
         return ["No held-out prompts were scored. The certificate does not need any."]
+    if c.draws > 1:
+        return [
+            f"In {score.n:,} answers to held-out prompts, {c.draws} to each, the coded policy was right in "
+            f"{percent(score.accuracy, 'near')}. That is a measurement: answers to the same prompt are no independent "
+            "test, and no bound is given for them."
+        ]
     bound = holdout.lower(float(score.correct), score.n, float(c.risk))
     said = [
         f"On {score.n:,} held-out prompts the coded policy answered "

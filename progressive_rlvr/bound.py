@@ -11,10 +11,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from pacbayes.bounds import certified_accuracy, certified_pool_accuracy
 from pacbayes.canonical import file_digest
 from pacbayes.certificate import build_certificate, write_certificate
-from pacbayes.declarations import ACCURACY_SHARE
+from pacbayes.certificate.assembly import certified
 from pacbayes.evidence import read_evidence
 from progressive_rlvr.certify import CERTIFICATE_FILE, engine_record
 from progressive_rlvr.chain import SPLITS, Chain, open_chain
@@ -89,25 +88,17 @@ def _bound_adapter(chain: Chain, adapter: Path) -> dict[str, Any]:
     weights = lora_weights(model, adapter)
     digest = tensors_digest(weights)
     evidence = _evaluate(chain, chain.engine(model), Policy("lora", weights, digest), _folder(chain, digest))
-    count = read_evidence(evidence).count("lora", "sample", chain.sample)
+    method = chain.method
+    right = read_evidence(evidence).correct_per_prompt("lora", "sample", chain.sample, draws=method.draws)
     bits = float(BITS_PER_PARAMETER * adapter_parameters(adapter))
     return {
-        "certified_accuracy": _accuracy(chain, count.losses, count.n, bits),
+        # The bound that the method lock asks for, at a price that is no message's.
+        "certified_accuracy": certified(method, right, bits),
         "bits": bits,
-        "losses": count.losses,
-        "n": count.n,
+        "losses": method.prompts * method.draws - sum(right),
+        "n": method.prompts,
         "certificate": None,
     }
-
-
-def _accuracy(chain: Chain, losses: int, n: int, bits: float) -> float:
-    """The bound that the method lock asks for, at a price that is no message's."""
-    delta, pool = float(chain.method.share(ACCURACY_SHARE)), chain.pool
-    if pool is None:
-        return certified_accuracy(losses, n, bits=bits, delta=delta)
-    if chain.method.bound == "hypergeometric":
-        return certified_pool_accuracy(losses, n, len(pool.items), bits=bits, delta=delta)
-    return certified_pool_accuracy(losses, n, len(pool.items), bits=bits, delta=delta, part="pool", outcome="expected")
 
 
 def adapter_parameters(adapter: Path) -> int:

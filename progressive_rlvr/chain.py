@@ -136,13 +136,14 @@ class Chain:
         root = noise_root if split == "sample" else heldout_noise_root
         return root(self.method.digest, self.sample.digest, self.sample.beacon)
 
-    def requests(self, split: str) -> list[Request]:
-        """Prompts and noise keys of a split (draw 0), in the lock's order."""
+    def requests(self, split: str, draws: int = 1) -> list[Request]:
+        """Prompts and noise keys of a split in the lock's order; the first `draws` draws of a prompt stand together."""
         root = self.noise_root(split)
         locked = self.sample.split(split)
         return [
-            Request(item.prompt, prompt_key(root, item.prompt_digest, lock.occurrence, 0))
+            Request(item.prompt, prompt_key(root, item.prompt_digest, lock.occurrence, draw))
             for item, lock in zip(self.items[split], locked, strict=True)
+            for draw in range(draws)
         ]
 
     @cached_property
@@ -267,11 +268,16 @@ def lock_method(
             f"population {population.name} is a finite pool; `statements` (gain, holdout, transfer, joint) are made "
             "for generated populations only: leave them out"
         )
+    if pool is not None and config.sample.draws > 1 and config.sample.pool_claim == "unseen":
+        raise UserError(
+            f"population {population.name} is a finite pool; several draws per prompt are about expected accuracy on "
+            "it: give sample.pool_claim: expected, or sample.draws: 1"
+        )
     declared = declare(config)
     student = config.student
     dimension = group_count(student, modules) * student.u
     # What was not there to choose when the first locks were written is said only where it is chosen.
-    unsaid = {"directions", "answers"} if student.directions == "weights" else set()
+    unsaid = {"directions", "answers", "samples"} if student.directions == "weights" else set()
     chosen = student.model_dump(mode="json", exclude=unsaid)
     structure = {"adapter": "tinylora", **chosen, "groups": group_count(student, modules)}
     codes = [
@@ -315,12 +321,20 @@ def lock_method(
         ),
         design=Iid() if pool is None else pool.design,
         prompts=config.sample.n,
+        draws=config.sample.draws,
         heldout=config.sample.heldout,
         delta=declared.delta,
         delta_shares=declared.shares,
-        bound="hypergeometric" if pool is not None and config.sample.pool_claim == "unseen" else "binomial",
+        bound=_bound(config, pool),
         menu=menu,
         reported=Reported(domains=tuple(config.domains), jointly=declared.joint is not None),
         transfer=declared.transfer,
         joint=declared.joint,
     )
+
+
+def _bound(config: RunConfig, pool: Pool | None) -> str:
+    """The tightest bound of what a configuration claims: betting needs more than right or wrong to win anything."""
+    if config.sample.draws > 1:
+        return "betting"
+    return "hypergeometric" if pool is not None and config.sample.pool_claim == "unseen" else "binomial"

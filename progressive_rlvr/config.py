@@ -56,6 +56,9 @@ class Sample(Frozen):
     """The certification sample, drawn after the method is locked."""
 
     n: Positive = Field(4000, description="locked: prompts in the sample, all of them used for training")
+    draws: int = Field(
+        1, ge=1, le=10_000, description="locked: answers to each prompt; several are certified by the betting bound"
+    )
     heldout: int = Field(2000, ge=0, description="locked: fresh prompts that are only looked at, for comparison")
     pool_claim: Literal["unseen", "expected"] = Field(
         "unseen",
@@ -83,9 +86,10 @@ class Student(Frozen):
     directions: Literal["weights", "answers"] = Field(
         "weights",
         description="weights: A, B from the rank-r SVD of W and P random, as published. answers: A, B, P from the "
-        "directions in which the base model's own answers to fresh unlabelled prompts vary most",
+        "base model's own answers to fresh unlabelled prompts: where they agree, and where they vary most",
     )
     answers: Positive = Field(512, description="how many answers, for directions: answers")
+    samples: int = Field(8, ge=2, description="answers to one prompt, for directions: answers; divides them")
     r: Positive = 2
     u: Positive = 1
     groups: Positive | None = Field(None, description="tied groups, a divisor of the modules; none: one per module")
@@ -96,6 +100,8 @@ class Student(Frozen):
     def _enough_answers(self) -> Student:
         if self.directions == "answers" and self.u > self.answers:
             raise ValueError(f"u = {self.u} directions need at least as many answers, not {self.answers}")
+        if self.directions == "answers" and self.answers % self.samples:
+            raise ValueError(f"{self.answers} answers cannot be {self.samples} to every prompt")
         return self
 
 
@@ -233,6 +239,16 @@ class RunConfig(Frozen):
         return {canonical_name(name): choice for name, choice in domains.items()}
 
     @model_validator(mode="after")
+    def _one_draw_where_needed(self) -> RunConfig:
+        for name in ("gain", "holdout") if self.statements is not None and self.sample.draws > 1 else ():
+            if getattr(self.statements, name) is not None:
+                raise ValueError(
+                    f"statements.{name} is for one draw per prompt, and sample.draws is {self.sample.draws}: leave one "
+                    "of them out"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _quantized_once(self) -> RunConfig:
         if self.base.quantization != "none" and self.base.training_dtype != self.generation.dtype:
             raise ValueError(
@@ -266,6 +282,20 @@ def load_config(path: Path, data_dir: Path | None = None) -> RunConfig:
             for e in error.errors()
         )
         raise UserError(f"{path}: {faults}") from error
+
+
+def with_seed(config: RunConfig, seed: int | None) -> RunConfig:
+    """The configuration with another training seed K, called NAME-seedK; None: as it is.
+
+    Raises:
+        UserError: the name would become too long.
+    """
+    if seed is None:
+        return config
+    try:
+        return RunConfig.model_validate(config.model_dump() | {"name": f"{config.name}-seed{seed}", "seed": seed})
+    except ValidationError as error:
+        raise UserError(f"no run can be called {config.name}-seed{seed}: {error.errors()[0]['msg']}") from error
 
 
 def dump_config(config: RunConfig) -> str:

@@ -1,5 +1,7 @@
 """Scoring policies on the sample and on held-out prompts, under the committed noise, into `evidence.parquet`.
 
+Where the lock asks for several draws per prompt, every policy is given all of them on both splits: accuracies that are
+compared stand on the same prompts and noise, and what is missing would count as wrong.
 What stands in the file binds. A policy that is evaluated in part is finished, never begun again.
 """
 
@@ -65,23 +67,26 @@ def evaluate(chain: Chain, stages: list[StageResult]) -> Path:
 
 
 def check_complete(chain: Chain, policy: Policy, split: Split, path: Path) -> None:
-    """Raise EvidenceError unless there is one outcome for every prompt of the lock: n never shrinks."""
+    """Raise EvidenceError unless there is one outcome for every prompt and draw of the lock: n never shrinks."""
     found, n = len(read_evidence(path).part(policy.name, split)) if path.exists() else 0, len(chain.sample.split(split))
-    if found != n:
-        raise EvidenceError(f"{path} has {found} outcomes of {policy.name} on the {n} prompts of the {split}")
+    draws = chain.method.draws
+    if found != n * draws:
+        times = f", {draws} draws each" if draws > 1 else ""
+        raise EvidenceError(f"{path} has {found} outcomes of {policy.name} on the {n} prompts of the {split}{times}")
 
 
 def evaluate_split(chain: Chain, engine: Engine, policy: Policy, split: Split, path: Path) -> None:
     """Generate and judge what the evidence does not hold yet of a policy on a split; the engine has its weights."""
-    locked, items, requests = chain.sample.split(split), chain.items[split], chain.requests(split)
-    missing = _missing(path, policy, split, len(locked))
-    stage, total = f"evaluate {policy.name} {split}", len(locked)
+    locked, items, draws = chain.sample.split(split), chain.items[split], chain.method.draws
+    requests = chain.requests(split, draws)
+    missing = _missing(path, policy, split, len(locked), draws)
+    stage, total = f"evaluate {policy.name} {split}", len(requests)
     size = BATCHES_PER_WRITE * chain.settings.batch_size * (chain.workers or 1)
     for start in range(0, len(missing), size):
         chosen = missing[start : start + size]
-        completions = engine.generate([requests[i] for i in chosen], chain.settings)
+        completions = engine.generate([requests[i * draws + draw] for i, draw in chosen], chain.settings)
         outcomes = []
-        for i, completion in zip(chosen, completions, strict=True):
+        for (i, draw), completion in zip(chosen, completions, strict=True):
             verdict = chain.verdict(completion, items[i])
             outcomes.append(
                 Outcome(
@@ -90,7 +95,7 @@ def evaluate_split(chain: Chain, engine: Engine, policy: Policy, split: Split, p
                     index=i,
                     prompt_digest=locked[i].prompt_digest,
                     occurrence=locked[i].occurrence,
-                    draw=0,
+                    draw=draw,
                     correct=verdict.correct,
                     reason=str(verdict.reason),
                     tokens=completion.tokens,
@@ -103,11 +108,12 @@ def evaluate_split(chain: Chain, engine: Engine, policy: Policy, split: Split, p
         chain.metrics.append(stage, done, total, accuracy=right)
 
 
-def _missing(path: Path, policy: Policy, split: Split, total: int) -> list[int]:
-    """Indices of the prompts that this very policy has not answered yet."""
+def _missing(path: Path, policy: Policy, split: Split, n: int, draws: int) -> list[tuple[int, int]]:
+    """(index of the prompt, draw) of what this very policy has not answered yet."""
+    units = [(i, draw) for i in range(n) for draw in range(draws)]
     if not path.exists():
-        return list(range(total))
+        return units
     evidence: Evidence = read_evidence(path)
     if evidence.policies.get(policy.name) != policy.digest:
-        return list(range(total))
-    return [i for i in range(total) if (policy.name, split, i, 0) not in evidence.outcomes]
+        return units
+    return [(i, draw) for i, draw in units if (policy.name, split, i, draw) not in evidence.outcomes]

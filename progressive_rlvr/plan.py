@@ -233,7 +233,8 @@ def plan(config: RunConfig, domain_name: str, device: Device) -> Plan:
     rows = [scene.training(kind) for kind in ("rlvr", "distill", "tinylora") if getattr(config.stages, kind)]
     rows.append(scene.answering("quantize", _quantize_completions(config)))
     policies = 2 + len(rows) - 1  # base, what each training stage leaves, coded
-    rows.append(scene.answering("evaluate", policies * (config.sample.n + config.sample.heldout)))
+    units = (config.sample.n + config.sample.heldout) * config.sample.draws
+    rows.append(scene.answering("evaluate", policies * units))
     groups = config.student.groups or model.layers * len(modules)
     return Plan(
         domain_name,
@@ -281,7 +282,8 @@ def _quantize_completions(config: RunConfig) -> int:
 
     settings = config.stages.quantize
     prompts = min(settings.candidates_on, config.sample.n)
-    return halving_work(len(config.menu.steps), -(-prompts // FIRST_SHARE), prompts) + prompts * (settings.rounds > 0)
+    work = halving_work(len(config.menu.steps), -(-prompts // FIRST_SHARE), prompts) + prompts * (settings.rounds > 0)
+    return work * config.sample.draws
 
 
 @dataclass(frozen=True)

@@ -109,7 +109,7 @@ def certificate_table(run_folder: Path) -> None:
             shown(c.lora.accuracy if c.lora else None),
             shown(coded),
             fixed(Decimal(repr(c.bits.total)), 1, "up"),
-            f"{c.n:,}",
+            f"{c.n:,}" if c.draws == 1 else f"{c.n:,} × {c.draws}",
             shown(certified, "down"),
             points(Decimal(repr(coded)) - Decimal(repr(certified)), "up"),
         )

@@ -48,13 +48,14 @@ class Check:
 
 
 def find_file(certificate_path: str | os.PathLike[str], domain: str, name: str) -> Path:
-    """Where a file of a certificate lies: beside it, in a folder named as it is, or in ``../<domain>/``.
+    """Where a file of a certificate lies: beside it, in a folder named as it is, in ``<domain>/`` (what several
+    certificates share, such as locks), or in ``../<domain>/``.
 
     Raises:
         CertificateError: it is in none of them.
     """
     path = Path(certificate_path)
-    places = (path.parent, path.with_suffix(""), path.parent.parent / domain)
+    places = (path.parent, path.with_suffix(""), path.parent / domain, path.parent.parent / domain)
     for folder in places:
         if (folder / name).is_file():
             return folder / name

@@ -3,8 +3,8 @@
 The objective has no noise in it. A *witness* of a prompt is a completion of the sample that the verifier found right;
 p(witness | prompt) is less than the policy's chance of a right answer, and its mean over prompts, a lower bound on
 the expected accuracy, changes smoothly with the weights. At the integers q of the best rounding its gradient says
-which coordinates are worth moving by one; the most promising few are tried, then all that help together, and the
-best is taken, until none is better.
+which coordinates are worth moving by one, and which two where one has to pay for the other; the most promising few
+are tried, then all that help together, and the best is taken, until none is better.
 Whatever is found was found on the sample, and pays for itself in the bits of its message like any other candidate.
 """
 
@@ -24,7 +24,8 @@ from progressive_rlvr.directions import Answer, cores, log_probability
 from progressive_rlvr.models import replaced
 from progressive_rlvr.policies import student_of, weights_of
 
-TRIES = 4  # moves that are tried out of those that the gradient recommends
+TRIES = 6  # moves that are tried out of those that the gradient recommends
+EXCHANGED = 8  # steps that promise most, and steps that save bits, of which all pairs are considered
 BATCH = 64
 
 
@@ -51,14 +52,14 @@ class Search:
     max_bits: float | None
 
     def climb(self, index: int, q: tuple[int, ...], rounds: int) -> Iterator[Place]:
-        """Better and better places, at most `rounds` of them, each at most TRIES steps of one from the one before."""
+        """Better and better places, at most `rounds` of them, each at most 2 TRIES steps of one from the one before."""
         here = self.place(index, q)
         for _ in range(rounds):
-            tried = [self._place(index, move) for move in self._recommended(here)[:TRIES]]
+            tried = [self._place(index, move) for move in apart(here.q, self._recommended(here), TRIES)]
             better = [place for place in tried if place is not None and place.promise > here.promise]
             if len(better) > 1:
-                changes = [sum(place.q[i] - at for place in better) for i, at in enumerate(here.q)]
-                together = self._place(index, tuple(at + by for at, by in zip(here.q, changes, strict=True)))
+                changed = [next((p.q[i] for p in better if p.q[i] != at), at) for i, at in enumerate(here.q)]
+                together = self._place(index, tuple(changed))
                 better += [together] if together is not None else []
             if not better:
                 return
@@ -74,24 +75,37 @@ class Search:
 
     def _place(self, index: int, q: tuple[int, ...]) -> Place | None:
         bits = self._bits(index, q)
-        if bits is None or (self.max_bits is not None and bits > self.max_bits):
+        if bits is None or not self._affordable(bits):
             return None
         with replaced(self.model, weights_of(self.model, self.menu, index, q, self.prior)), torch.no_grad():
             p = sum(float(log_probability(self.model, batch).double().exp().sum()) for batch in self._batches())
         return Place(index, q, bits, self._certified(p / len(self.witnesses), bits))
 
     def _recommended(self, here: Place) -> list[tuple[int, ...]]:
-        """Moves of one coordinate by one, those first that a linear forecast puts highest."""
+        """Steps of one coordinate by one, and pairs of which one saves bits, within the limit of bits: those first that
+        a linear forecast puts highest.
+        """
         p, gradient = self._gradient(here)
         step = float(self.menu.entries[here.index].step)
-        forecasts = []
-        for i, slope in enumerate(gradient):
-            for change in (-1, 1):
-                q = (*here.q[:i], here.q[i] + change, *here.q[i + 1 :])
-                if (bits := self._bits(here.index, q)) is not None:
-                    accuracy = min(1.0, max(0.0, p + slope * change * step))
-                    forecasts.append((self._certified(accuracy, bits), q))
-        return [q for _, q in sorted(forecasts, key=lambda forecast: -forecast[0])]
+
+        def forecast(*moves: tuple[int, int]) -> Place | None:
+            q, accuracy = list(here.q), p
+            for i, change in moves:
+                q[i] += change
+                accuracy += gradient[i] * change * step
+            if (bits := self._bits(here.index, tuple(q))) is None:
+                return None
+            return Place(here.index, tuple(q), bits, self._certified(min(1.0, max(0.0, accuracy)), bits))
+
+        moves = [(i, change) for i in range(len(here.q)) for change in (-1, 1)]
+        steps = sorted(
+            ((place, move) for move in moves if (place := forecast(move)) is not None), key=lambda s: -s[0].promise
+        )
+        saving = [move for place, move in steps if place.bits < here.bits][:EXCHANGED]
+        pairs = [forecast(move, saved) for _, move in steps[:EXCHANGED] for saved in saving if move[0] != saved[0]]
+        places = [place for place, _ in steps] + [place for place in pairs if place is not None]
+        within = {place.q: place.promise for place in places if self._affordable(place.bits)}
+        return sorted(within, key=lambda q: -within[q])
 
     def _gradient(self, here: Place) -> tuple[float, list[float]]:
         """Mean probability of the witnesses, and its derivative by every coordinate of v."""
@@ -124,6 +138,9 @@ class Search:
         for start in range(0, len(answers), BATCH):
             yield answers[start : start + BATCH]
 
+    def _affordable(self, bits: float) -> bool:
+        return self.max_bits is None or bits <= self.max_bits
+
     def _bits(self, index: int, q: tuple[int, ...]) -> float | None:
         try:
             return self.menu.bits(index, q)
@@ -136,3 +153,17 @@ class Search:
         low = int(losses)
         bound: Callable[[int], float] = lambda k: certified_accuracy(k, self.n, bits=bits, delta=self.delta)  # noqa: E731
         return bound(low) + (losses - low) * (bound(min(low + 1, self.n)) - bound(low))
+
+
+def apart(here: tuple[int, ...], moves: list[tuple[int, ...]], most: int) -> list[tuple[int, ...]]:
+    """The first `most` of the moves from `here` no two of which change the same coordinate: a forecast that is wrong
+    about one coordinate is then wrong once, and all that help can be done together.
+    """
+    taken: set[int] = set()
+    chosen: list[tuple[int, ...]] = []
+    for q in moves:
+        changed = {i for i, (a, b) in enumerate(zip(here, q, strict=True)) if a != b}
+        if len(chosen) < most and not changed & taken:
+            chosen.append(q)
+            taken |= changed
+    return chosen

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from domains.base import Domain, Item
 from pacbayes.certificate import Certificate, find_file, read_certificate
-from pacbayes.evidence import Evidence, read_evidence
+from pacbayes.evidence import Evidence, Outcome, read_evidence
 from pacbayes.sample import MethodLock, SampleLock, read_lock
 
 Number = int | float | str | bool | list[int] | None
@@ -66,6 +66,11 @@ class Case:
     def find(self, name: str) -> Path:
         """A file of the certificate. Raises CertificateError if it is not there."""
         return find_file(self.path, self.certificate.domain, name)
+
+    def place(self, outcome: Outcome) -> str:
+        """Which completion it is, for sentences; the draw is named where there are several."""
+        draw = f", draw {outcome.draw}" if self.method.draws > 1 else ""
+        return f"{outcome.split} prompt {outcome.index}{draw}"
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ certified.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -52,34 +52,50 @@ class Flips:
     """
 
     regenerated: int
-    indices: list[int]
+    outcomes: list[Outcome]
     reasons: list[str]
     other_text: int
 
 
 def compare(questions: Questions, part: Part, chosen: list[Outcome], completions: list[Completion]) -> Flips:
-    indices, reasons, other_text = [], [], 0
+    outcomes, reasons, other_text = [], [], 0
     for stored, now in zip(chosen, completions, strict=True):
         other_text += (now.text, now.tokens) != (stored.completion, stored.tokens)
         verdict = Verdict.loss(Reason.CRASHED if now.lost else Reason.TRUNCATED)
         if not (now.lost or now.truncated):
             verdict = questions.domain.verify(now.text, questions.items["sample"][stored.index])
         if verdict.correct != part.right or now.lost:  # what was not generated counts against the claim
-            indices.append(stored.index)
+            outcomes.append(stored)
             reasons.append(str(verdict.reason))
-    return Flips(len(chosen), indices, reasons, other_text)
+    return Flips(len(chosen), outcomes, reasons, other_text)
 
 
-def observed(part: Part, flips: Flips, seed: str, options: Options) -> Finding:
+def with_flips(correct: Sequence[int], flips: int) -> list[int]:
+    """Right completions of each prompt if `flips` of them are wrong, where they cost the most.
+
+    For a bound of counts it does not matter which flip. Betting adds up a concave function of each prompt's mean, so a
+    flip costs most, on average, where a prompt with few right ones loses all of them. Those are emptied first, the last
+    one whole even if fewer flips are left: no choice of `flips` completions leaves less.
+    """
+    left = list(correct)
+    for i in sorted(range(len(left)), key=lambda i: correct[i]):
+        if flips <= 0:
+            break
+        flips -= left[i]
+        left[i] = 0
+    return left
+
+
+def observed(case: Case, part: Part, flips: Flips, seed: str, options: Options) -> Finding:
     """The observed rate against the checker's limit: a rule of thumb for engines, no statement of confidence."""
-    count = len(flips.indices)
+    count = len(flips.outcomes)
     was, now = ("right", "wrong") if part.right else ("wrong", "right")
     detail = (
         f"{flips.regenerated} of the {len(part.stored)} {was} completions generated again, chosen by the seed {seed}: "
         f"{count} are {now} now, {flips.other_text} have another text; at most {options.max_flips:.2%} may be {now}"
     )
     if count:
-        named = [f"sample prompt {i} (now {r})" for i, r in zip(flips.indices, flips.reasons, strict=True)]
+        named = [f"{case.place(o)} (now {r})" for o, r in zip(flips.outcomes, flips.reasons, strict=True)]
         detail += f": {', '.join(named[:NAMED])}{f' and {count - NAMED} more' if count > NAMED else ''}"
     measured: dict[str, Number] = {
         "policy": part.policy,
@@ -88,7 +104,7 @@ def observed(part: Part, flips: Flips, seed: str, options: Options) -> Finding:
         "regenerated": flips.regenerated,
         f"{was}_to_{now}": count,
         "other_text": flips.other_text,
-        "sample_flips": flips.indices,
+        "sample_flips": [o.index for o in flips.outcomes],
         "max_flips": options.max_flips,
     }
     ok = count <= options.max_flips * flips.regenerated
@@ -97,11 +113,9 @@ def observed(part: Part, flips: Flips, seed: str, options: Options) -> Finding:
 
 def accuracy_finding(case: Case, flips: int, spent: Decimal) -> Finding:
     """The limit on flips among all right completions, and what remains certified with so many more losses."""
-    rewards = case.evidence.correct_per_prompt("coded", "sample", case.sample)
+    rewards = case.evidence.correct_per_prompt("coded", "sample", case.sample, draws=case.method.draws)
     right = sum(rewards)
-    # A bound of counts: it does not matter which of the right ones flip.
-    fewer = [1] * (right - flips) + [0] * (len(rewards) - right + flips)
-    remaining = round_down(certified(case.method, fewer, case.certificate.bits.total))
+    remaining = round_down(certified(case.method, with_flips(rewards, flips), case.certificate.bits.total))
     claimed = case.certificate.bound.certified_accuracy
     detail = (
         f"at most {flips} of the {right} right completions flip; counted as wrong, they leave a certified accuracy of "

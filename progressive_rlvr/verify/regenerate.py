@@ -24,7 +24,7 @@ from pacbayes.codes import Menu
 from pacbayes.evidence import Outcome
 from pacbayes.gumbel import prompt_key
 from pacbayes.pool import draw_from_pool
-from pacbayes.sample import derive, noise_root
+from pacbayes.sample import FinitePool, derive, noise_root
 from progressive_rlvr.decoder import read_prior, tensors_digest
 from progressive_rlvr.directions import prior_artifact
 from progressive_rlvr.engines import Completion, Engine, Request, Settings, open_engine
@@ -48,8 +48,10 @@ def regenerate(case: Case, questions: Questions, options: Options, progress: Pro
             generate.
     """
     method = case.method
-    if method.draws > 1 or method.bound == "betting":
-        raise UserError("V2 is for one draw per prompt and bounds of counts; the lock has other ones")
+    if method.bound == "betting" and isinstance(method.design, FinitePool):
+        _, outcome = method.design.statement(method.bound)
+        if outcome == "realised":
+            raise UserError("V2 cannot bound flips for betting on realised outcomes, which depend on their order")
     if method.population.template != "{prompt}":
         raise UserError(f"V2 knows the template {{prompt}}, the lock has {method.population.template!r}")
     if method.generation.dtype not in DTYPES:
@@ -74,10 +76,10 @@ def regenerate(case: Case, questions: Questions, options: Options, progress: Pro
             with engine.serving(part.weights):
                 completions = _generate(case, questions, engine, chosen, progress, part.policy)
             flips = compare(questions, part, chosen, completions)
-            count, total = len(flips.indices), len(part.stored)
+            count, total = len(flips.outcomes), len(part.stored)
             limits[part.policy] = flips_upper(count, flips.regenerated, total, delta=float(share))
             spent += share if flips.regenerated < total else 0
-            yield observed(part, flips, seed, options)
+            yield observed(case, part, flips, seed, options)
         yield accuracy_finding(case, limits["coded"], spent)
         if "base" in limits:
             yield gain_finding(case, limits, spent)

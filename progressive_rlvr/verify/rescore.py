@@ -114,7 +114,7 @@ def _policy(
     if won and not compared:
         detail += " (which changes nothing: a re-evaluation may only turn right into wrong)"
     if flattering:
-        detail += f": {_named(flattering)}"
+        detail += f": {_named(case, flattering)}"
     if machine:
         detail += (
             f"; {machine} by a time limit, the memory or a crash, which depend on the machine: run it again when it is "
@@ -167,8 +167,8 @@ def _verdicts(
     return judged
 
 
-def _named(flips: list[tuple[Outcome, Verdict]]) -> str:
-    shown = [f"{o.split} prompt {o.index} (was {o.reason}, is {v.reason})" for o, v in flips[:NAMED]]
+def _named(case: Case, flips: list[tuple[Outcome, Verdict]]) -> str:
+    shown = [f"{case.place(o)} (was {o.reason}, is {v.reason})" for o, v in flips[:NAMED]]
     more = f" and {len(flips) - NAMED} more" if len(flips) > NAMED else ""
     return ", ".join(shown) + more
 

@@ -150,6 +150,24 @@ def test_files_are_found_in_three_places(run: Path, tmp_path: Path, layout: str)
     assert all(check.ok for check in verify_certificate(certificate))
 
 
+def test_certificates_of_one_pair_of_locks_share_them(run: Path, tmp_path: Path) -> None:
+    """`domain-seed0.json`, `domain-seed1.json`: locks in `domain/`, message and evidence in a folder of each."""
+    shared = tmp_path / "remainders"
+    shared.mkdir()
+    for name in ("method.lock.json", "sample.lock.json"):
+        shutil.copy(run / name, shared / name)
+    for seed in (0, 1):
+        certificate = tmp_path / f"remainders-seed{seed}.json"
+        shutil.copy(run / "certificate.json", certificate)
+        own = certificate.with_suffix("")
+        own.mkdir()
+        for name in ("message.bin", "evidence.parquet"):
+            shutil.copy(run / name, own / name)
+        assert all(check.ok for check in verify_certificate(certificate))
+    (shared / "sample.lock.json").unlink()
+    assert not all(check.ok for check in verify_certificate(certificate))
+
+
 def test_assumptions_are_stated(tmp_path: Path) -> None:
     def text(**changes: Any) -> str:
         beacon = changes.pop("beacon", None)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from progressive_rlvr.config import RunConfig, dump_config, load_config
+from progressive_rlvr.config import RunConfig, dump_config, load_config, with_seed
 from progressive_rlvr.errors import UserError
 
 SMALL = {"name": "x", "base": {"model": "pocket"}, "domains": {"mathematics": {}}}
@@ -25,6 +25,16 @@ def test_a_small_configuration_is_whole_and_survives_a_round_trip(tmp_path: Path
     again.write_text(dump_config(config))
     assert load_config(again) == config
     assert config.sample.n >= 3000
+
+
+def test_another_training_seed_is_another_run_and_nothing_else(tmp_path: Path) -> None:
+    config = load_config(write(tmp_path))
+    assert with_seed(config, None) is config
+    third = with_seed(config, 3)
+    assert (third.name, third.seed) == ("x-seed3", 3)
+    assert third.model_copy(update={"name": "x", "seed": 0}) == config
+    with pytest.raises(UserError, match="no run can be called"):
+        with_seed(config.model_copy(update={"name": "x" * 60}), 3)
 
 
 def test_aliases_of_domains_become_their_names(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
-"""Directions of the base model's own answers: eigenvectors of its Fisher information, found without a label, exact in
-their span. Gradients are taken again by autograd, one answer at a time.
+"""Directions of the base model's own answers: toward those that coincide, and eigenvectors of its Fisher information,
+found without a label, exact in their span. Gradients are taken again by autograd, one answer at a time.
 """
 
 from __future__ import annotations
@@ -14,13 +14,24 @@ from domains.base import Item
 from domains.registry import get_domain
 from progressive_rlvr.config import Student
 from progressive_rlvr.decoder import inject, merged, set_vector, target_modules
-from progressive_rlvr.directions import Answer, answer_directions, as_answer, cores, log_probability, own_answers
+from progressive_rlvr.directions import (
+    STRIDE,
+    Answer,
+    OwnAnswers,
+    agreement,
+    answer_directions,
+    as_answer,
+    cores,
+    log_probability,
+    own_answers,
+)
 from progressive_rlvr.engines import Completion, Settings, open_engine
 from progressive_rlvr.errors import UserError
 from progressive_rlvr.models import BaseModel, replaced
 
 R, U = 3, 4
-TARGETS = Student().targets
+STUDENT = Student(directions="answers", answers=20, samples=5, r=R, u=U, groups=1)
+TARGETS = STUDENT.targets
 SETTINGS = Settings(max_new_tokens=6, temperature=1.0, stop=None, batch_size=16)
 
 
@@ -28,11 +39,26 @@ SETTINGS = Settings(max_new_tokens=6, temperature=1.0, stop=None, batch_size=16)
 def answers(tiny: BaseModel, model: PreTrainedModel) -> list[Answer]:
     tokenizer = tiny.load_tokenizer()
     population = get_domain("mathematics").populations()["pocket"]
-    return own_answers(open_engine("hf", model, tokenizer), tokenizer, population, 20, 0, SETTINGS)
+    return own_answers(open_engine("hf", model, tokenizer), tokenizer, population, STUDENT, SETTINGS).answers
 
 
-def prior_of(model: PreTrainedModel, answers: list[Answer]) -> dict[str, torch.Tensor]:
-    return answer_directions(model, target_modules(model, TARGETS), answers, r=R, u=U, batch=7)
+def prior_of(
+    model: PreTrainedModel, answers: list[Answer], advantages: torch.Tensor | None = None
+) -> dict[str, torch.Tensor]:
+    """None: no two answers coincide."""
+    own = OwnAnswers(answers, torch.zeros(len(answers), dtype=torch.float64) if advantages is None else advantages)
+    return answer_directions(model, target_modules(model, TARGETS), own, r=R, u=U, batch=7)
+
+
+def slopes_of(model: PreTrainedModel, answers: list[Answer], prior: dict[str, torch.Tensor]) -> torch.Tensor:
+    """d log p(answer) / d v_i by plain autograd, (answers, U)."""
+    slopes = torch.zeros(len(answers), U)
+    for a, answer in enumerate(answers):
+        for name, gradient in gradients(model, answer).items():
+            A, B = prior[f"{name}.A"].float(), prior[f"{name}.B"].float()
+            D = torch.einsum("or,irs,sn->ion", B, prior[f"{name}.P"], A)
+            slopes[a] += torch.einsum("ion,on->i", D, gradient)
+    return slopes
 
 
 def gradients(model: PreTrainedModel, answer: Answer) -> dict[str, torch.Tensor]:
@@ -63,14 +89,34 @@ def test_every_direction_has_fisher_information_one_and_no_two_share_any(
     model: PreTrainedModel, answers: list[Answer]
 ) -> None:
     """⟨D_i, F D_j⟩ over the answers is 1 for i = j, else 0."""
-    prior = prior_of(model, answers)
-    slopes = torch.zeros(len(answers), U)
-    for a, answer in enumerate(answers):
-        for name, gradient in gradients(model, answer).items():
-            A, B = prior[f"{name}.A"].float(), prior[f"{name}.B"].float()
-            D = torch.einsum("or,irs,sn->ion", B, prior[f"{name}.P"], A)
-            slopes[a] += torch.einsum("ion,on->i", D, gradient)
+    slopes = slopes_of(model, answers, prior_of(model, answers))
     assert torch.allclose(slopes.T @ slopes / len(answers), torch.eye(U), atol=2e-3)
+
+
+def test_the_first_direction_leads_to_the_answers_that_coincide(model: PreTrainedModel, answers: list[Answer]) -> None:
+    """It is the gradient of the mean of advantage · log p within the span of A and B: of all directions as long, it
+    raises that mean fastest. It is STRIDE long, and the others share no Fisher information with it or each other.
+    """
+    advantages = torch.randn(len(answers), dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    prior = prior_of(model, answers, advantages)
+    every = [gradients(model, answer) for answer in answers]
+    inner, lengths = 0.0, [0.0, 0.0]
+    for name in every[0]:
+        A, B, P = prior[f"{name}.A"].float(), prior[f"{name}.B"].float(), prior[f"{name}.P"][0]
+        mean = sum(a * g[name] for a, g in zip(advantages.float(), every, strict=True))
+        core = B.T @ mean @ A.T
+        inner += float((core * P).sum())
+        lengths = [lengths[0] + float(core.square().sum()), lengths[1] + float(P.square().sum())]
+    assert inner / (lengths[0] * lengths[1]) ** 0.5 == pytest.approx(1, abs=1e-4)
+    slopes = slopes_of(model, answers, prior)
+    expected = torch.diag(torch.tensor([STRIDE**2, *[1.0] * (U - 1)]))
+    assert torch.allclose(slopes.T @ slopes / len(answers), expected, atol=1e-2)
+
+
+def test_agreement_is_how_much_more_often_than_its_rivals_an_answer_was_given() -> None:
+    """By hand: of a a a b the first three agree with 2/3 of the others, b with none, and the mean is 1/2."""
+    found = agreement(["a", "a", "a", "b", "p", "q", "r", "s", "z", "z", "z", "z"], 4)
+    assert found.tolist() == pytest.approx([1 / 6] * 3 + [-1 / 2] + [0] * 8)
 
 
 def test_the_span_keeps_what_is_largest(model: PreTrainedModel, answers: list[Answer]) -> None:
@@ -91,12 +137,11 @@ def test_the_span_keeps_what_is_largest(model: PreTrainedModel, answers: list[An
 def test_a_unit_of_v_moves_log_p_as_the_score_says(tiny: BaseModel, answers: list[Answer]) -> None:
     model = tiny.load()
     prior = prior_of(model, answers)
-    student = Student(directions="answers", answers=20, r=R, u=U, groups=1)
     base = log_probability(model, answers)
     small = 1e-3
     moved = []
     for sign in (1, -1):
-        with replaced(model, merged(model, student, prior, torch.tensor([sign * small, 0, 0, 0]))), torch.no_grad():
+        with replaced(model, merged(model, STUDENT, prior, torch.tensor([sign * small, 0, 0, 0]))), torch.no_grad():
             moved.append(log_probability(model, answers))
     slope = (moved[0] - moved[1]) / (2 * small)
     assert float(slope.square().mean()) == pytest.approx(1, rel=0.05)
@@ -106,12 +151,11 @@ def test_a_unit_of_v_moves_log_p_as_the_score_says(tiny: BaseModel, answers: lis
 def test_the_student_of_such_directions_is_an_ordinary_tinylora(tiny: BaseModel, answers: list[Answer]) -> None:
     model = tiny.load()
     prior = prior_of(model, answers)
-    student = Student(directions="answers", answers=20, r=R, u=U, groups=1)
     v = torch.tensor([0.3, -0.2, 0.1, 0.4])
-    tuned = inject(tiny.load(), student, prior)
+    tuned = inject(tiny.load(), STUDENT, prior)
     set_vector(tuned, v)
     ids = torch.tensor([[5, 9, 30, 77, 12]])
-    with replaced(model, merged(model, student, prior, v)), torch.no_grad():
+    with replaced(model, merged(model, STUDENT, prior, v)), torch.no_grad():
         assert torch.allclose(model(input_ids=ids).logits, tuned(input_ids=ids).logits, atol=1e-4)
 
 
@@ -136,8 +180,11 @@ def test_no_label_is_read(tiny: BaseModel, model: PreTrainedModel, answers: list
             return [replace(item, gold="0", tests="") for item in population.draw(seed, n)]
 
     engine = open_engine("hf", model, tokenizer)
-    assert own_answers(engine, tokenizer, Mislabelled(), 20, 0, SETTINGS) == answers
-    assert own_answers(engine, tokenizer, population, 20, 1, SETTINGS) != answers
+    true, mislabelled = (own_answers(engine, tokenizer, p, STUDENT, SETTINGS) for p in (population, Mislabelled()))
+    assert mislabelled.answers == true.answers == answers
+    assert torch.equal(mislabelled.advantages, true.advantages)
+    other = STUDENT.model_copy(update={"seed": 1})
+    assert own_answers(engine, tokenizer, population, other, SETTINGS).answers != answers
 
 
 def test_an_answer_ends_as_its_policy_ended_it(tiny: BaseModel) -> None:
@@ -156,6 +203,8 @@ def test_an_answer_ends_as_its_policy_ended_it(tiny: BaseModel) -> None:
 def test_more_directions_than_answers_are_refused() -> None:
     with pytest.raises(ValueError, match="u = 40 directions need at least as many answers, not 30"):
         Student(directions="answers", answers=30, u=40)
+    with pytest.raises(ValueError, match="30 answers cannot be 8 to every prompt"):
+        Student(directions="answers", answers=30, u=4)
 
 
 def test_a_base_that_has_less_to_decide_than_directions_is_refused(

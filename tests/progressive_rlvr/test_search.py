@@ -15,7 +15,7 @@ from progressive_rlvr.decoder import make_prior, merged
 from progressive_rlvr.directions import Answer, log_probability, own_answers
 from progressive_rlvr.engines import Settings, open_engine
 from progressive_rlvr.models import BaseModel, replaced
-from progressive_rlvr.stages.search import TRIES, Search
+from progressive_rlvr.stages.search import TRIES, Search, apart
 
 STUDENT = Student(r=2, u=2, groups=2)
 STEP = "0.25"
@@ -37,9 +37,9 @@ def search(tiny: BaseModel, model: PreTrainedModel) -> Search:
     tokenizer = tiny.load_tokenizer()
     population = get_domain("mathematics").populations()["pocket"]
     settings = Settings(max_new_tokens=3, temperature=1.0, stop=None, batch_size=16)
-    witnesses: list[Answer | None] = list(
-        own_answers(open_engine("hf", model, tokenizer), tokenizer, population, 30, 0, settings)
-    )
+    asked = Student(directions="answers", answers=30, samples=2)
+    own = own_answers(open_engine("hf", model, tokenizer), tokenizer, population, asked, settings)
+    witnesses: list[Answer | None] = list(own.answers)
     witnesses[::5] = [None] * 6
     return Search(model, menu(), make_prior(model, STUDENT), witnesses, n=1000, delta=0.05, max_bits=None)
 
@@ -67,7 +67,7 @@ def test_it_climbs_by_a_few_steps_of_one(search: Search) -> None:
     assert len(places) > 1
     for before, after in pairwise(places):
         assert after.promise > before.promise
-        assert 1 <= sum(abs(a - b) for a, b in zip(before.q, after.q, strict=True)) <= TRIES
+        assert 1 <= sum(abs(a - b) for a, b in zip(before.q, after.q, strict=True)) <= 2 * TRIES
         assert after.bits == search.menu.bits(0, after.q)
 
 
@@ -81,6 +81,23 @@ def test_it_stays_within_the_bits_and_the_code(search: Search, model: PreTrained
     assert all(place.bits <= limit for place in bounded.climb(0, START, rounds=4))
     with pytest.raises(SupportError, match="cannot be said with one"):
         search.place(0, (4, 0, 0, 0))
+
+
+def test_where_no_bits_are_left_one_step_pays_for_another(search: Search, model: PreTrainedModel) -> None:
+    """All that is recommended at the limit is affordable, and exchanges are among it: one step up, one that saves."""
+    limit = search.menu.bits(0, START)
+    bounded = Search(model, search.menu, search.prior, search.witnesses, search.n, search.delta, max_bits=limit)
+    recommended = bounded._recommended(bounded.place(0, START))
+    assert all(search.menu.bits(0, q) <= limit for q in recommended)
+    lengths = [sum(abs(a - b) for a, b in zip(START, q, strict=True)) for q in recommended]
+    assert set(lengths) == {1, 2}
+    assert any(sum(map(abs, q)) == sum(map(abs, START)) for q in recommended)
+
+
+def test_moves_that_are_tried_change_different_coordinates() -> None:
+    moves = [(2, 0, 0), (2, -1, 0), (1, 1, 0), (0, 0, 0), (1, 0, 1)]
+    assert apart((1, 0, 0), moves, 9) == [(2, 0, 0), (1, 1, 0), (1, 0, 1)]
+    assert apart((1, 0, 0), moves, 2) == [(2, 0, 0), (1, 1, 0)]
 
 
 def test_a_promise_lies_between_the_certificates_of_whole_losses(search: Search) -> None:
