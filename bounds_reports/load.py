@@ -47,10 +47,8 @@ def find_sources(folder: Path) -> list[Source]:
     sources = [_source(path, path.parent.name, [path.parent]) for path in inside]
     if not inside:
         for path in sorted(folder.glob("*.json")):
-            raw = _read_json(path)
-            if isinstance(raw, dict) and str(raw.get("schema", "")).startswith(SCHEMA_PREFIX):
-                beside = [folder, folder / path.stem, folder.parent / str(raw.get("domain", path.stem))]
-                sources.append(_source(path, path.stem, beside))
+            if is_certificate(path):
+                sources.append(read_source(path))
     if not sources:
         raise ReportError(
             "no certificate found",
@@ -58,6 +56,26 @@ def find_sources(folder: Path) -> list[Source]:
             "expected <domain>/certificate.json or <domain>.json in it; `prlvr run` writes them",
         )
     return sources
+
+
+def is_certificate(path: Path) -> bool:
+    """Whether a JSON file says that it is an accuracy certificate. Raises ReportError if it is no JSON."""
+    raw = _read_json(path)
+    return isinstance(raw, dict) and str(raw.get("schema", "")).startswith(SCHEMA_PREFIX)
+
+
+def read_source(path: Path) -> Source:
+    """A certificate file with its evidence beside it, in a folder of its name, or in `../<domain>/`.
+
+    Raises:
+        ReportError: it is no certificate, or its evidence is missing.
+    """
+    raw = _read_json(path)
+    domain = raw.get("domain") if isinstance(raw, dict) else None
+    places = [path.parent, path.with_suffix("")]
+    if isinstance(domain, str) and Path(domain).name == domain:
+        places.append(path.parent.parent / domain)
+    return _source(path, path.stem, places)
 
 
 def unfinished(folder: Path) -> list[str]:
