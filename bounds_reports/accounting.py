@@ -28,8 +28,8 @@ _BOUNDS = {
 NOTE = (
     "The learned codebook is the accounting of published compression bounds (Lotfi et al., arXiv 2211.13609 and "
     "2312.17173) in its best version: only the levels that occur, 16 bits each; a histogram of their counts; symbols "
-    "at their empirical entropy; 2 log2 of that length for a prefix; nothing for earlier samples. Each number holds by "
-    "itself: the best of a row is no statement. All are rounded down."
+    "at their empirical entropy; 2 log2 of that length for a prefix; nothing for earlier samples, which whoever drew "
+    "some must pay. Each number stands by itself: the best of a row is no statement. All are rounded down."
 )
 
 

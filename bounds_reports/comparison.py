@@ -30,7 +30,7 @@ from bounds_reports.numbers import probability
 from bounds_reports.page import environment
 from bounds_reports.section import lora_bits
 from bounds_reports.sentences import DEVELOPMENT
-from bounds_reports.text import clip, markdown, title, visible
+from bounds_reports.text import clip, markdown, visible
 
 JSON_SCHEMA = "prlvr/comparison/1"
 ROUNDED = (
@@ -39,8 +39,8 @@ ROUNDED = (
 )
 _ASSUMED = (
     "Hold-out equivalent: about how many labels kept out of training would have given the certified number at the "
-    "coded accuracy. The last column divides the bits of the LoRA adapter in bfloat16, which its stage wrote down, by "
-    "the bits that the message is charged, every line of the ledger."
+    "coded accuracy. Compressibility: the bits of the LoRA adapter in bfloat16, as its stage wrote them down, divided by "
+    "those that the message is charged, every line of the ledger."
 )
 _TRACKS = (("base", "base"), ("certified", "certified"), ("coded", "coded"), ("lora", "LoRA"))
 _ON_PAGE = tuple(column for column in COLUMNS if column.key != "n")  # the same in a group: it stands in its caption
@@ -205,7 +205,7 @@ def _context(groups: Sequence[Group]) -> dict[str, Any]:
                 "median": [(column.key, shown(column, group.median[column.key])) for column in _ON_PAGE],
                 "rows": [
                     {
-                        "label": title(row.label),
+                        "label": row.label,
                         "cells": [(column.key, shown(column, row.values[column.key])) for column in _ON_PAGE],
                     }
                     for row in group.rows

@@ -41,12 +41,15 @@ def _accuracy(score: Measured | None) -> Fraction | None:
     return None if score is None else Fraction(score.correct) / score.n
 
 
-def _minus(left: Fraction | None, right: Fraction | None) -> Fraction | None:
-    return None if left is None or right is None else left - right
+def _above(score: Measured | None, c: Certificate) -> Fraction | None:
+    """How far a policy lies above what is certified."""
+    accuracy = _accuracy(score)
+    return None if accuracy is None else accuracy - Fraction(c.certified)
 
 
-def _certified(c: Certificate) -> Fraction:
-    return Fraction(c.certified)
+def _gain(c: Certificate) -> Fraction | None:
+    below = _above(c.base, c)
+    return None if below is None else -below
 
 
 def _kept(c: Certificate) -> Fraction | None:
@@ -79,21 +82,15 @@ COLUMNS = (
     Column("distilled", "distilled", lambda c: _accuracy(c.distilled), "down", percent),
     Column("tinylora", "TinyLoRA", lambda c: _accuracy(c.tinylora), "down", percent),
     Column("coded", "coded", lambda c: _accuracy(c.coded), "down", percent),
-    Column("certified", "certified", _certified, "down", percent),
+    Column("certified", "certified", lambda c: Fraction(c.certified), "down", percent),
     Column("bits", "bits", lambda c: Fraction(c.bits.total), "up", _bits),
     Column("n", "n", lambda c: Fraction(c.n), "down", _whole),
-    Column(
-        "coded_minus_certified", "coded − certified", lambda c: _minus(_accuracy(c.coded), _certified(c)), "up", points
-    ),
-    Column(
-        "lora_minus_certified", "LoRA − certified", lambda c: _minus(_accuracy(c.lora), _certified(c)), "up", points
-    ),
-    Column(
-        "certified_minus_base", "certified − base", lambda c: _minus(_certified(c), _accuracy(c.base)), "down", points
-    ),
+    Column("coded_minus_certified", "coded − certified", lambda c: _above(c.coded, c), "up", points),
+    Column("lora_minus_certified", "LoRA − certified", lambda c: _above(c.lora, c), "up", points),
+    Column("certified_minus_base", "certified − base", _gain, "down", points),
     Column("coded_to_lora", "coded / LoRA", _kept, "down", percent),
     Column("holdout_equivalent", "hold-out equivalent", _equivalent, "down", _whole),
-    Column("compressibility", "against LoRA in bfloat16", compressibility, "down", _times),
+    Column("compressibility", "compressibility", compressibility, "down", _times),
 )
 
 
@@ -235,9 +232,8 @@ def median_accounting(group: Group) -> Accounting | None:
     known = [row.accounting for row in group.rows if row.accounting is not None]
     if not known:
         return None
-    if gone := [
-        f"{row.label}: {row.accounting.missing}" for row in group.rows if row.accounting and row.accounting.missing
-    ]:
+    named = [(row.label, row.accounting.missing) for row in group.rows if row.accounting is not None]
+    if gone := [f"{label}: {missing}" for label, missing in named if missing]:
         return Accounting("", (), missing="; ".join(gone))
     charges = []
     for kind in KINDS:
@@ -295,4 +291,5 @@ def _union(rows: Sequence[Row]) -> str:
     total = sum(risks.values(), Fraction(0))
     if total >= 1:
         return "together they promise nothing"
-    return f"by the union bound over {len(risks)} pair{'s' if len(risks) != 1 else ''} of locks all hold together with probability at least {probability(total)}"
+    pairs = "1 pair of locks" if len(risks) == 1 else f"{len(risks)} pairs of locks"
+    return f"by the union bound over {pairs} all hold together with probability at least {probability(total)}"
