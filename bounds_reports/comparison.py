@@ -39,8 +39,8 @@ ROUNDED = (
 )
 _ASSUMED = (
     "Hold-out equivalent: about how many labels kept out of training would have given the certified number at the "
-    "coded accuracy. Compressibility: the bits of the LoRA adapter in bfloat16, as its stage wrote them down, divided by "
-    "those that the message is charged, every line of the ledger."
+    "coded accuracy. Compressibility: the bits of the LoRA adapter in bfloat16, as its stage wrote them down, divided "
+    "by those that the message is charged, every line of the ledger."
 )
 _TRACKS = (("base", "base"), ("certified", "certified"), ("coded", "coded"), ("lora", "LoRA"))
 _ON_PAGE = tuple(column for column in COLUMNS if column.key != "n")  # the same in a group: it stands in its caption

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
+from glob import escape
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -84,7 +85,8 @@ def unfinished(folder: Path) -> list[str]:
 
 
 def _certified(domain: Path) -> bool:
-    return (domain / "certificate.json").exists() or domain.with_suffix(".json").exists()
+    several = domain.parent.glob(f"{escape(domain.name)}-*.json")  # training seeds that share the locks in the folder
+    return (domain / "certificate.json").exists() or domain.with_suffix(".json").exists() or any(several)
 
 
 def _source(path: Path, label: str, folders: list[Path]) -> Source:

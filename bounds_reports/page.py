@@ -160,8 +160,8 @@ def _provenance(c: Certificate) -> dict[str, list[tuple[str, str]]]:
 def _chosen(c: Certificate, tried: list[charts.Candidate]) -> charts.Candidate | None:
     """The candidate that stage `quantize` says it took."""
     stage: dict[str, Any] = next((stage for stage in c.stages if stage.get("kind") == "quantize"), {})
-    said = (stage.get("bits"), stage.get("expected"))
-    return next((candidate for candidate in tried if (candidate.bits, candidate.expected) == said), None)
+    said = [float(value) for key in ("bits", "expected") if isinstance(value := stage.get(key), Decimal | int)]
+    return next((candidate for candidate in tried if [candidate.bits, candidate.expected] == said), None)
 
 
 def _curve_views(metrics: Metrics, c: Certificate) -> list[dict[str, Any]]:
