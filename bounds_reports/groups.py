@@ -7,7 +7,7 @@ compare with (base, LoRA) goes up, what we have (the other policies, certified, 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -194,8 +194,16 @@ def groups_of(sources: Sequence[Source], account: Account | None = None) -> list
         rows.sort(key=lambda row: (row.seed is None, row.seed or 0, row.label))
         middle = {column.key: median([row.values[column.key] for row in rows]) for column in COLUMNS}
         c = rows[0].certificate
-        groups.append(Group(f"claim-{i + 1}", _base(c), title(c.domain), tuple(rows), middle))
+        groups.append(Group(f"claim-{i + 1}", _base(c), _name(c, claims), tuple(rows), middle))
     return groups
+
+
+def _name(c: Certificate, claims: Iterable[tuple[object, ...]]) -> str:
+    """The domain, with as much beside it as tells its claim from others on the page."""
+    name = title(c.domain)
+    if sum(claim[:2] == (_base(c), c.domain) for claim in claims) > 1:
+        name += f", n = {c.n:,}" + (f" × {c.draws}" if c.draws > 1 else "")
+    return f"{name}, development" if c.development else name
 
 
 def _base(c: Certificate) -> str:

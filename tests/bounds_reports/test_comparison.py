@@ -124,6 +124,9 @@ def test_claims_are_not_mixed(tmp_path: Path) -> None:
     write_seed(tmp_path, "mathematics-seed4", base="smollm2-135m")
     page, text, data = compared(tmp_path, out=tmp_path / "out")
     assert [len(claim["certificates"]) for claim in data["claims"]] == [1] * 5
+    assert "| pocket · Mathematics, n = 1,000 × 4 |" in text
+    assert "| pocket · Mathematics, n = 1,000, development |" in text
+    assert "| smollm2-135m · Mathematics |" in text
     assert data["claims"][-1]["base"] == "smollm2-135m"
     assert "Development, not a certificate" in page
     assert "DEVELOPMENT, NOT A CERTIFICATE" in text
