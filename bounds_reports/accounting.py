@@ -100,7 +100,7 @@ class AccountingView:
 
     bounds: tuple[str, ...] = ()
     rows: tuple[AccountingRow, ...] = ()
-    note: str = ""
+    scope: str = ""
     missing: str = ""
 
 
@@ -121,8 +121,7 @@ def accounting_view(accounting: Accounting | None) -> AccountingView | None:
         )
         for charge in accounting.charges
     )
-    note = " ".join(filter(None, (NOTE, accounting.scope)))
-    return AccountingView(tuple(map(bound_name, bounds)), tuple(rows), note)
+    return AccountingView(tuple(map(bound_name, bounds)), tuple(rows), accounting.scope)
 
 
 def as_data(accounting: Accounting | None) -> dict[str, object] | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bounds_reports import seed_chart, svg
-from bounds_reports.accounting import Account, accounting_view, as_data
+from bounds_reports.accounting import NOTE, Account, accounting_view, as_data
 from bounds_reports.build import ReportPaths
 from bounds_reports.files import write_atomic
 from bounds_reports.groups import (
@@ -134,6 +134,8 @@ def as_markdown(groups: Sequence[Group]) -> str:
     lines = ["# Certificates compared", "", markdown(all_jointly(groups)), ""]
     lines += _table("medians", COLUMNS, [(heading(group), group.median) for group in groups])
     lines += ["", f"{ROUNDED} {_ASSUMED}"]
+    if _accounted(groups):
+        lines += ["", f"Other accountings: {NOTE}"]
     for group in groups:
         lines += ["", f"## {markdown(heading(group))}", ""]
         if group.first.development:
@@ -150,8 +152,12 @@ def as_markdown(groups: Sequence[Group]) -> str:
             lines += ["", f"| other accountings, medians | bits | {' | '.join(view.bounds)} |"]
             lines += ["|---|" + "---:|" * (1 + len(view.bounds))]
             lines += [f"| {row.name} | {row.bits} | {' | '.join(row.certified)} |" for row in view.rows]
-            lines += ["", markdown(view.note)]
+            lines += ["", markdown(view.scope)] if view.scope else []
     return "\n".join(lines) + "\n"
+
+
+def _accounted(groups: Sequence[Group]) -> bool:
+    return any(row.accounting is not None and not row.accounting.missing for group in groups for row in group.rows)
 
 
 def _table(corner: str, columns: Sequence[Column], rows: Sequence[tuple[str, dict[str, Any]]]) -> list[str]:
@@ -190,6 +196,8 @@ def _context(groups: Sequence[Group]) -> dict[str, Any]:
         "development": any(group.first.development for group in groups),
         "DEVELOPMENT": DEVELOPMENT,
         "ROUNDED": ROUNDED,
+        "NOTE": NOTE,
+        "accounted": _accounted(groups),
         "ASSUMED": _ASSUMED,
         "chart": svg.both(seed_chart.seed_chart, bands, _chart_label(bands)),
         "groups": [

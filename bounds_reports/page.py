@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from bounds_reports import charts, holdout, sentences, svg
-from bounds_reports.accounting import accounting_view
+from bounds_reports.accounting import NOTE, accounting_view
 from bounds_reports.load import Metrics, read_config
 from bounds_reports.numbers import fixed, percent, points
 from bounds_reports.schema import POLICIES, Certificate, Measured
@@ -50,6 +50,7 @@ def html(folder: Path, name: str, sections: list[Section], begun: list[str]) -> 
         "development": any(c.development for c in certificates),
         "all_development": all(c.development for c in certificates),
         "DEVELOPMENT": sentences.DEVELOPMENT,
+        "NOTE": NOTE,
         "unfinished": begun,
         "overview": svg.both(charts.overview_chart, [_overview_row(s) for s in sections], _overview_label(sections)),
         "config": config,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bounds_reports import sentences
-from bounds_reports.accounting import accounting_view, as_data
+from bounds_reports.accounting import NOTE, accounting_view, as_data
 from bounds_reports.schema import Certificate
 from bounds_reports.section import (
     BITS,
@@ -119,4 +119,4 @@ def _accounting(section: Section) -> list[str]:
     lines = ["", f"| The same evidence under other accountings | bits | {' | '.join(view.bounds)} |"]
     lines += ["|---|" + "---:|" * (1 + len(view.bounds))]
     lines += [f"| {row.name} | {row.bits} | {' | '.join(row.certified)} |" for row in view.rows]
-    return [*lines, "", markdown(view.note)]
+    return [*lines, "", markdown(f"{NOTE} {view.scope}".strip())]

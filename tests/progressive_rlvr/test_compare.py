@@ -18,6 +18,7 @@ from bounds_reports import ReportError
 from progressive_rlvr.accounting import account
 from progressive_rlvr.compare import compare
 from progressive_rlvr.errors import UserError
+from progressive_rlvr.show import jointly_line
 
 PUBLISHED = Path(bounds_reports.__file__).parent / "published" / "pocket"
 SEED0 = "mathematics-seed0"
@@ -99,6 +100,19 @@ def test_a_certificate_that_does_not_hold_ends_it_in_one_line(pocket: Path) -> N
     assert not (pocket / "reports").exists()
     with pytest.raises(UserError, match="does not hold"):
         compare([path], None)
+
+
+def test_verify_says_that_seeds_under_one_pair_of_locks_hold_together(pocket: Path) -> None:
+    """A development run's do not, and locks that differ need a joint statement."""
+    seeds = [pocket / f"{SEED0}.json", pocket / "mathematics-seed1.json"]
+    assert "with probability at least 95 %" in jointly_line(seeds)
+    assert jointly_line(seeds).startswith("jointly, under one pair of locks")
+    made = certificate(pocket)
+    seeds[1].write_text(json.dumps(made | {"digests": {**made["digests"], "sample_lock": "0" * 64}}))
+    assert jointly_line(seeds).startswith("NOT jointly")
+    for seed in seeds:
+        seed.write_text(json.dumps(made | {"purpose": "development"}))
+    assert jointly_line(seeds).startswith("NOT jointly")
 
 
 def test_nothing_to_compare(tmp_path: Path) -> None:
