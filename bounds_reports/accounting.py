@@ -23,6 +23,7 @@ _BOUNDS = {
     "kl": "Chernoff (kl)",
     "maurer_seeger": "Maurer-Seeger",
     "binomial": "exact binomial",
+    "hypergeometric": "exact hypergeometric",
     "betting": "betting",
 }
 NOTE = (

@@ -42,26 +42,33 @@ _ASSUMED = (
     "coded accuracy. Compressibility: the bits of the LoRA adapter in bfloat16, as its stage wrote them down, divided "
     "by those that the message is charged, every line of the ledger."
 )
+_CHECKED = {
+    True: "Every certificate was checked against its files first (V0).",
+    False: "The certificates were not checked here; prlvr verify does.",
+}
 _TRACKS = (("base", "base"), ("certified", "certified"), ("coded", "coded"), ("lora", "LoRA"))
 _ON_PAGE = tuple(column for column in COLUMNS if column.key != "n")  # the same in a group: it stands in its caption
 
 
-def build_comparison(sources: Sequence[Source], out: Path, account: Account | None = None) -> ReportPaths:
+def build_comparison(
+    sources: Sequence[Source], out: Path, account: Account | None = None, *, verified: bool = False
+) -> ReportPaths:
     """Write `comparison.{html,json,md}` into the folder `out`.
 
     Args:
         sources: certificates, by `sources_of`.
         out: folder of the three files; made if it is not there.
         account: the evidence of a certificate's file under other accountings, to be shown beside it.
+        verified: whether every certificate was checked against its files (V0); the pages say so.
 
     Raises:
         ReportError: two base models go by one name, or a file cannot be written.
     """
     groups = groups_of(sources, account)
     paths = ReportPaths(out / "comparison.html", out / "comparison.json", out / "comparison.md")
-    page = environment().get_template("comparison.html.j2").render(_context(groups))
-    data = json.dumps(as_json(groups), indent=2, sort_keys=True) + "\n"
-    for path, content in ((paths.json, data), (paths.markdown, as_markdown(groups)), (paths.html, page)):
+    page = environment().get_template("comparison.html.j2").render(_context(groups, verified))
+    data = json.dumps(as_json(groups, verified), indent=2, sort_keys=True) + "\n"
+    for path, content in ((paths.json, data), (paths.markdown, as_markdown(groups, verified)), (paths.html, page)):
         write_atomic(path, content.encode("utf-8"))
     return paths
 
@@ -88,10 +95,11 @@ def _lora_bits(group: Group) -> str:
     return f"LoRA adapter in bfloat16: {' or '.join(f'{bits:,}' for bits in found)} bits."
 
 
-def as_json(groups: Sequence[Group]) -> dict[str, Any]:
+def as_json(groups: Sequence[Group], verified: bool) -> dict[str, Any]:
     """The comparison for programs; nothing is rounded."""
     return {
         "schema": JSON_SCHEMA,
+        "verified": verified,
         "jointly": all_jointly(groups),
         "claims": [
             {
@@ -129,9 +137,9 @@ def _floats(values: dict[str, Any]) -> dict[str, float | None]:
     return {key: None if value is None else float(value) for key, value in values.items()}
 
 
-def as_markdown(groups: Sequence[Group]) -> str:
+def as_markdown(groups: Sequence[Group], verified: bool) -> str:
     """The comparison as Markdown: the medians, then the certificates of each claim."""
-    lines = ["# Certificates compared", "", markdown(all_jointly(groups)), ""]
+    lines = ["# Certificates compared", "", markdown(all_jointly(groups)), "", _CHECKED[verified], ""]
     lines += _table("medians", COLUMNS, [(heading(group), group.median) for group in groups])
     lines += ["", f"{ROUNDED} {_ASSUMED}"]
     if _accounted(groups):
@@ -187,7 +195,7 @@ def _chart_label(bands: Sequence[seed_chart.Band]) -> str:
     return f"Medians of accuracy. {'; '.join(said)}."
 
 
-def _context(groups: Sequence[Group]) -> dict[str, Any]:
+def _context(groups: Sequence[Group], verified: bool) -> dict[str, Any]:
     bands = [_band(group) for group in groups]
     return {
         "columns": _ON_PAGE,
@@ -196,6 +204,7 @@ def _context(groups: Sequence[Group]) -> dict[str, Any]:
         "development": any(group.first.development for group in groups),
         "DEVELOPMENT": DEVELOPMENT,
         "ROUNDED": ROUNDED,
+        "CHECKED": _CHECKED[verified],
         "NOTE": NOTE,
         "accounted": _accounted(groups),
         "ASSUMED": _ASSUMED,

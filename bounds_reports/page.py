@@ -243,6 +243,7 @@ def _section_view(folder: Path, section: Section) -> dict[str, Any]:
         "merged": sentences.merged(section.merge_audit) if section.merge_audit else None,
         "specimens": section.specimens,
         "curves": _curve_views(section.metrics, c),
+        "frontier": len(section.metrics.candidates) > 1,
         "unreadable": section.metrics.unreadable,
         "stages": [
             {

@@ -10,7 +10,8 @@ Each choice is taken in its best version, so that the comparison does not flatte
 
 - the levels are the values that occur in the vector, no more, and are taken to be exact in float16;
 - the symbols cost their empirical entropy, rounded up to whole bits, without what an arithmetic coder adds;
-- a vector of zeros costs nothing, as there;
+- a vector of zeros costs nothing, as there, though a code with an empty word has no room for others; and the prefix is
+  taken as they take it, though the sum of 2^-K over all messages is then pi^2/6, .72 bits above what a code may have;
 - nothing is paid for samples tried before, for the number of levels, or for a choice among hyperparameters;
 - Catoni's parameter comes from a grid whose union bound costs ln 69 = 4.2 nats. Theirs costs 2 ln(2 + g/ln(1 + alpha))
   with alpha = 1e-4 and g the parameter's logarithm: above 18 nats from g = 1 on.

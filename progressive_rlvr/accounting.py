@@ -79,6 +79,8 @@ def _right(path: Path, certificate: Certificate, method: MethodLock, policy: str
 
 
 def _parts(message: CodebookMessage) -> str:
+    if not message.levels:
+        return "all integers are 0: an empty message, sent for nothing"
     return (
         f"{message.levels} levels: {message.codebook} bits of codebook, {message.histogram} of histogram, "
         f"{message.symbols} of symbols, {message.prefix:.1f} of prefix"

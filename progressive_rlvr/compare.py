@@ -24,5 +24,5 @@ def compare(paths: Sequence[Path], out: Path | None) -> tuple[Path, Path, Path]:
         if failed is not None:
             raise UserError(f"{source.path} does not hold (V0), so nothing is compared: {failed.name}: {failed.detail}")
     first = paths[0] if paths[0].is_dir() else paths[0].parent
-    written = build_comparison(sources, out or first / "reports", account)
+    written = build_comparison(sources, out or first / "reports", account, verified=True)
     return written.html, written.json, written.markdown

@@ -55,7 +55,14 @@ def test_medians_and_rounding_by_hand(tmp_path: Path) -> None:
     assert [entry["label"] for entry in data["claims"][0]["certificates"]] == [f"seed {k}" for k in range(5)]
     assert data["claims"][0]["median"]["certified"] == 0.88888
     assert data["claims"][0]["certificates"][0]["lora_bits_bfloat16"] == 1_310_720
-    for said in ("88.8 %", "25,201 ×", "LoRA adapter in bfloat16: 1,310,720 bits.", "n = 1,000"):
+    assert data["verified"] is False
+    for said in (
+        "The certificates were not checked here",
+        "88.8 %",
+        "25,201 ×",
+        "LoRA adapter in bfloat16: 1,310,720 bits.",
+        "n = 1,000",
+    ):
         assert said in page
         assert said in text
 

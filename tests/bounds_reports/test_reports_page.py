@@ -271,6 +271,7 @@ def test_the_candidate_that_was_taken_is_marked_where_the_stage_names_it(tmp_pat
     rows = [{"stage": "quantize", "step": k, "entry": "e", "bits": 40.0 + k, "expected": 0.9 - k / 100} for k in (0, 1)]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     assert "2 candidates; best 40.0 bits, 90.0 %" in words(build_report(tmp_path / "run").html)
+    assert "The line is the frontier" in words(build_report(tmp_path / "run").html)
     made["stages"][3] |= {"bits": 41.0, "expected": 0.89}
     write_certificate(folder / "certificate.json", made)
     assert "2 candidates; chosen 41.0 bits, 89.0 %" in words(build_report(tmp_path / "run").html)

@@ -44,6 +44,8 @@ def certificate(folder: Path) -> dict[str, Any]:
 def test_seeds_under_one_pair_of_locks_on_one_page(pocket: Path) -> None:
     html, data, text = compare([pocket], None)
     assert [path.parent for path in (html, data, text)] == [pocket / "reports"] * 3
+    assert json.loads(data.read_text())["verified"] is True
+    assert "Every certificate was checked against its files first (V0)." in text.read_text()
     claim = json.loads(data.read_text())["claims"][0]
     made = certificate(pocket)
     assert [entry["seed"] for entry in claim["certificates"]] == [0, 1]
