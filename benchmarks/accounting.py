@@ -4,19 +4,18 @@
 
 "declared" is a prior of this library: normalised, declared beforehand, -log2 P bits. "learned" is the accounting of
 published compression bounds: a codebook of 16-bit levels, a histogram of their counts, the entropy of the symbols, and
-2 log2 of the total for a prefix (Lotfi et al., "PAC-Bayes compression bounds so tight that they can explain
-generalization", NeurIPS 2022).
+2 log2 of the total for a prefix (pacbayes/peers.py).
 """
 
 import argparse
 import math
 import random
 import time
-from collections import Counter
 from collections.abc import Sequence
 
 from pacbayes.bounds import ACCURACY_BOUNDS, certified_accuracy
 from pacbayes.codes import parse_code
+from pacbayes.peers import codebook_message
 
 PRIOR = {
     "kind": "mixture",
@@ -25,18 +24,10 @@ PRIOR = {
         {"probability": "1/4", "code": {"kind": "adaptive", "bound": 7}},
     ],
 }
-LEVEL_BITS = 16
 
 
 def declared_bits(q: Sequence[int]) -> float:
     return -parse_code(PRIOR).log2_probability(q)
-
-
-def learned_bits(q: Sequence[int]) -> float:
-    counts = Counter(q)
-    symbols = math.ceil(-sum(c * math.log2(c / len(q)) for c in counts.values()))
-    total = symbols + len(counts) * (LEVEL_BITS + math.ceil(math.log2(len(q))))
-    return total + 2 * math.log2(total)
 
 
 def milliseconds(losses: int, n: int, bits: float, delta: float, bound: str) -> tuple[float, float]:
@@ -61,7 +52,7 @@ def main() -> None:
     q = [round(rng.gauss(0, 1.5)) for _ in range(options.dimension)]
     print(f"n = {n}, {n - losses} right, {options.dimension} integers, delta = {options.delta}\n")
     print(f"{'message':10} {'bits':>7}  {'bound':14} {'certified':>9} {'ms':>8}")
-    for name, bits in (("declared", declared_bits(q)), ("learned", learned_bits(q))):
+    for name, bits in (("declared", declared_bits(q)), ("learned", codebook_message(q).bits)):
         for bound in ACCURACY_BOUNDS:
             certified, elapsed = milliseconds(losses, n, bits, options.delta, bound)
             print(f"{name:10} {bits:7.1f}  {bound:14} {certified:9.4f} {elapsed:8.2f}")

@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from bounds_reports.accounting import Account
 from bounds_reports.errors import ReportError
 from bounds_reports.files import write_atomic
 from bounds_reports.load import find_sources, unfinished
@@ -27,18 +28,19 @@ class ReportPaths:
     markdown: Path
 
 
-def build_report(run_dir: Path) -> ReportPaths:
+def build_report(run_dir: Path, account: Account | None = None) -> ReportPaths:
     """Write `reports/report.{html,json,md}` into a run's folder or a folder of published certificates.
 
     Args:
         run_dir: `runs/<name>`, with `<domain>/certificate.json` and `<domain>/evidence.parquet`; or a folder with
             `<domain>.json` and `<domain>/evidence.parquet`.
+        account: the evidence of a certificate's file under other accountings, to be shown beside it.
 
     Raises:
         ReportError: a file is missing, cannot be read or does not follow its schema. Nothing is written then.
     """
     folder = Path(run_dir)
-    sections = sections_of(find_sources(folder))
+    sections = sections_of(find_sources(folder), account)
     name = folder.resolve().name
     out = folder / "reports"
     paths = ReportPaths(out / "report.html", out / "report.json", out / "report.md")

@@ -272,13 +272,12 @@ class Candidate:
     expected: float
 
 
-def frontier_chart(candidates: Sequence[Candidate], label: str) -> Markup:
-    """Every candidate, the frontier of those that no other beats in both respects, and the one that was chosen."""
+def frontier_chart(candidates: Sequence[Candidate], chosen: Candidate, label: str) -> Markup:
+    """Every candidate, the frontier of those that no other beats in both respects, and one of them marked."""
     width, height, left, right, top, bottom = 240.0, 150.0, 8.0, 196.0, 14.0, 124.0
     canvas = Canvas(width, height, label, "panel")
-    best = max(candidates, key=lambda c: (c.expected, -c.bits))
     most = max(c.bits for c in candidates) * 1.05 or 1.0
-    low, high = min(c.expected for c in candidates), best.expected
+    low, high = min(c.expected for c in candidates), max(c.expected for c in candidates)
     low, high = max(0.0, low - 0.02), min(1.0, high + 0.02)
 
     def place(bits: float, expected: float) -> tuple[float, float]:
@@ -298,7 +297,7 @@ def frontier_chart(candidates: Sequence[Candidate], label: str) -> Markup:
     canvas.add("path", cls="frontier", d="".join(steps) + f"H{number(right)}")
     for candidate in candidates:
         canvas.dot(*place(candidate.bits, candidate.expected), 3, "dot")
-    canvas.dot(*place(best.bits, best.expected), 5, "dot chosen")
+    canvas.dot(*place(chosen.bits, chosen.expected), 5, "dot chosen")
     canvas.text(left, height - 8, "0 bits", "tick")
     canvas.text(right, height - 8, f"{most:.0f}", "tick", "end")
     return canvas.markup()

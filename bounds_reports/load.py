@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
+from glob import escape
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -47,10 +48,8 @@ def find_sources(folder: Path) -> list[Source]:
     sources = [_source(path, path.parent.name, [path.parent]) for path in inside]
     if not inside:
         for path in sorted(folder.glob("*.json")):
-            raw = _read_json(path)
-            if isinstance(raw, dict) and str(raw.get("schema", "")).startswith(SCHEMA_PREFIX):
-                beside = [folder, folder / path.stem, folder.parent / str(raw.get("domain", path.stem))]
-                sources.append(_source(path, path.stem, beside))
+            if is_certificate(path):
+                sources.append(read_source(path))
     if not sources:
         raise ReportError(
             "no certificate found",
@@ -60,13 +59,34 @@ def find_sources(folder: Path) -> list[Source]:
     return sources
 
 
+def is_certificate(path: Path) -> bool:
+    """Whether a JSON file says that it is an accuracy certificate. Raises ReportError if it is no JSON."""
+    raw = _read_json(path)
+    return isinstance(raw, dict) and str(raw.get("schema", "")).startswith(SCHEMA_PREFIX)
+
+
+def read_source(path: Path) -> Source:
+    """A certificate file with its evidence beside it, in a folder of its name, or in `../<domain>/`.
+
+    Raises:
+        ReportError: it is no certificate, or its evidence is missing.
+    """
+    raw = _read_json(path)
+    domain = raw.get("domain") if isinstance(raw, dict) else None
+    places = [path.parent, path.with_suffix("")]
+    if isinstance(domain, str) and Path(domain).name == domain:
+        places.append(path.parent.parent / domain)
+    return _source(path, path.stem, places)
+
+
 def unfinished(folder: Path) -> list[str]:
     """Domains that a run has begun (there is a lock) and not certified."""
     return sorted(p.parent.name for p in folder.glob("*/method.lock.json") if not _certified(p.parent))
 
 
 def _certified(domain: Path) -> bool:
-    return (domain / "certificate.json").exists() or domain.with_suffix(".json").exists()
+    several = domain.parent.glob(f"{escape(domain.name)}-*.json")  # training seeds that share the locks in the folder
+    return (domain / "certificate.json").exists() or domain.with_suffix(".json").exists() or any(several)
 
 
 def _source(path: Path, label: str, folders: list[Path]) -> Source:

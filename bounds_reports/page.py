@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from bounds_reports import charts, holdout, sentences, svg
+from bounds_reports.accounting import NOTE, accounting_view
 from bounds_reports.load import Metrics, read_config
 from bounds_reports.numbers import fixed, percent, points
 from bounds_reports.schema import POLICIES, Certificate, Measured
@@ -23,9 +24,9 @@ _DIGEST = re.compile("[0-9a-fA-F]{64}")
 _HEX_SHOWN, _INTEGERS_SHOWN, _CONFIG_SHOWN = 256, 256, 20_000
 
 
-def html(folder: Path, name: str, sections: list[Section], begun: list[str]) -> str:
-    """The report as one self-contained page."""
-    environment = Environment(
+def environment() -> Environment:
+    """Templates that escape whatever they print."""
+    made = Environment(
         loader=PackageLoader("bounds_reports", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -34,7 +35,12 @@ def html(folder: Path, name: str, sections: list[Section], begun: list[str]) -> 
         keep_trailing_newline=True,
         finalize=_finalize,
     )
-    environment.filters.update(specimen=specimen, title=title, nbsp=_nbsp)
+    made.filters.update(specimen=specimen, title=title, nbsp=_nbsp)
+    return made
+
+
+def html(folder: Path, name: str, sections: list[Section], begun: list[str]) -> str:
+    """The report as one self-contained page."""
     certificates = [section.certificate for section in sections]
     config, config_cut = clip(read_config(folder) or "", _CONFIG_SHOWN)
     context = {
@@ -44,12 +50,13 @@ def html(folder: Path, name: str, sections: list[Section], begun: list[str]) -> 
         "development": any(c.development for c in certificates),
         "all_development": all(c.development for c in certificates),
         "DEVELOPMENT": sentences.DEVELOPMENT,
+        "NOTE": NOTE,
         "unfinished": begun,
         "overview": svg.both(charts.overview_chart, [_overview_row(s) for s in sections], _overview_label(sections)),
         "config": config,
         "config_cut": f"{config_cut:,}" if config_cut else "",
     }
-    return environment.get_template("report.html.j2").render(context)
+    return environment().get_template("report.html.j2").render(context)
 
 
 def _finalize(value: Any) -> Any:
@@ -151,7 +158,14 @@ def _provenance(c: Certificate) -> dict[str, list[tuple[str, str]]]:
     }
 
 
-def _curve_views(metrics: Metrics) -> list[dict[str, Any]]:
+def _chosen(c: Certificate, tried: list[charts.Candidate]) -> charts.Candidate | None:
+    """The candidate that stage `quantize` says it took."""
+    stage: dict[str, Any] = next((stage for stage in c.stages if stage.get("kind") == "quantize"), {})
+    said = [float(value) for key in ("bits", "expected") if isinstance(value := stage.get(key), Decimal | int)]
+    return next((candidate for candidate in tried if [candidate.bits, candidate.expected] == said), None)
+
+
+def _curve_views(metrics: Metrics, c: Certificate) -> list[dict[str, Any]]:
     views = []
     for (stage, quantity), curve in metrics.curves.items():
         mean = charts.smooth(curve)
@@ -167,10 +181,13 @@ def _curve_views(metrics: Metrics) -> list[dict[str, Any]]:
         )
     if len(metrics.candidates) > 1:
         tried = [charts.Candidate(bits, expected) for bits, expected in metrics.candidates]
-        best = max(tried, key=lambda c: (c.expected, -c.bits))
-        ends = f"best {fixed(Fraction(best.bits), 1, 'up')} bits, {percent(Fraction(best.expected), 'down')}"
+        # One that answered fewer prompts may expect more by luck: what was taken need not stand highest.
+        chosen = _chosen(c, tried)
+        shown = chosen or max(tried, key=lambda candidate: (candidate.expected, -candidate.bits))
+        word = "chosen" if chosen else "best"
+        ends = f"{word} {fixed(Fraction(shown.bits), 1, 'up')} bits, {percent(Fraction(shown.expected), 'down')}"
         label = f"Certified accuracy that {len(tried):,} candidate messages could expect, against their bits; {ends}."
-        frontier = charts.frontier_chart(tried, label)
+        frontier = charts.frontier_chart(tried, shown, label)
         views.append({"stage": "quantize", "quantity": f"{len(tried):,} candidates;", "ends": ends, "svg": frontier})
     return views
 
@@ -221,9 +238,12 @@ def _section_view(folder: Path, section: Section) -> dict[str, Any]:
         "holdout": sentences.held_out(c),
         "novelty": sentences.novelty(c),
         "message": _message_view(c),
+        "compressed": sentences.compressed(c),
+        "accounting": accounting_view(section.accounting),
         "merged": sentences.merged(section.merge_audit) if section.merge_audit else None,
         "specimens": section.specimens,
-        "curves": _curve_views(section.metrics),
+        "curves": _curve_views(section.metrics, c),
+        "frontier": len(section.metrics.candidates) > 1,
         "unreadable": section.metrics.unreadable,
         "stages": [
             {

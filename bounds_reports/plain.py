@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
 from bounds_reports import sentences
-from bounds_reports.section import BITS, DELTA, Section, gaps_of, ledger_view, mismatch, summary_row
+from bounds_reports.accounting import NOTE, accounting_view, as_data
+from bounds_reports.schema import Certificate
+from bounds_reports.section import (
+    BITS,
+    DELTA,
+    Section,
+    compressibility,
+    gaps_of,
+    ledger_view,
+    lora_bits,
+    mismatch,
+    summary_row,
+)
 from bounds_reports.text import markdown, title
 
 JSON_SCHEMA = "prlvr/report/1"
@@ -41,11 +54,20 @@ def _json_section(folder: Path, section: Section) -> dict[str, Any]:
         "remedies": sentences.remedies(c),
         "holdout": sentences.held_out(c),
         "merge_audit": section.merge_audit.model_dump(mode="json") if section.merge_audit else None,
+        "compressibility": _compressibility(c),
+        "accounting": as_data(section.accounting),
         "reasons": dict(section.specimens.reasons),
         "warning": mismatch(section),
         "verify": f"prlvr verify {section.source.path.relative_to(folder).as_posix()}",
         "certificate": section.source.raw,
     }
+
+
+def _compressibility(c: Certificate) -> dict[str, int] | None:
+    factor, bits = compressibility(c), lora_bits(c.stages)
+    if factor is None or bits is None:
+        return None
+    return {"lora_bits_bfloat16": bits, "factor": math.floor(factor)}
 
 
 def as_markdown(folder: Path, name: str, sections: list[Section], begun: list[str]) -> str:
@@ -80,8 +102,21 @@ def as_markdown(folder: Path, name: str, sections: list[Section], begun: list[st
             lines += ["", f"| {heading} | | |", "|---|---:|---|"]
             lines += [f"| {markdown(r['name'])} | {r['value']} | {markdown(r['why'])} |" for r in view["rows"]]
             lines += [f"| **Total** | **{view['total']}** | |"]
+        lines += _accounting(section)
         if section.merge_audit is not None:
             lines += ["", markdown(sentences.merged(section.merge_audit))]
         lines += ["", "Assumed:", ""] + [f"- {markdown(text)}" for text in c.assumptions]
         lines += ["", f"Check it: `prlvr verify {section.source.path.relative_to(folder).as_posix().replace('`', '')}`"]
     return "\n".join(lines) + "\n"
+
+
+def _accounting(section: Section) -> list[str]:
+    view = accounting_view(section.accounting)
+    if view is None:
+        return []
+    if view.missing:
+        return ["", markdown(f"Other accountings are not shown: {view.missing}")]
+    lines = ["", f"| The same evidence under other accountings | bits | {' | '.join(view.bounds)} |"]
+    lines += ["|---|" + "---:|" * (1 + len(view.bounds))]
+    lines += [f"| {row.name} | {row.bits} | {' | '.join(row.certified)} |" for row in view.rows]
+    return [*lines, "", markdown(f"{NOTE} {view.scope}".strip())]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
+from bounds_reports.accounting import Account, Accounting
 from bounds_reports.load import Metrics, Source, read_merge_audit, read_metrics
 from bounds_reports.numbers import apportion, fixed, percent, places, points
 from bounds_reports.samples import Specimens, read_specimens
@@ -25,6 +28,7 @@ class Section:
     specimens: Specimens
     metrics: Metrics
     merge_audit: MergeAudit | None = None
+    accounting: Accounting | None = None
 
     @property
     def certificate(self) -> Certificate:
@@ -32,12 +36,17 @@ class Section:
         return self.source.certificate
 
 
-def sections_of(sources: list[Source]) -> list[Section]:
+def domain_order(domain: str) -> int:
+    """The place of a domain on a page."""
     order = ["mathematics", "programming", "knowledge", "text_to_sql"]
+    return order.index(domain) if domain in order else len(order)
+
+
+def sections_of(sources: list[Source], account: Account | None = None) -> list[Section]:
+    """What is shown of each certificate, in the order of the page."""
 
     def key(source: Source) -> tuple[int, str]:
-        domain = source.certificate.domain
-        return (order.index(domain) if domain in order else len(order), source.label)
+        return domain_order(source.certificate.domain), source.label
 
     sections: list[Section] = []
     taken: set[str] = set()
@@ -52,7 +61,8 @@ def sections_of(sources: list[Source]) -> list[Section]:
         taken.add(anchor)
         specimens, metrics = read_specimens(source.evidence), read_metrics(source.metrics)
         audit = read_merge_audit(source.evidence.parent / "merge-audit.json", source.certificate.digests.get("message"))
-        sections.append(Section(source, anchor, name, specimens, metrics, audit))
+        accounting = account(source.path) if account else None
+        sections.append(Section(source, anchor, name, specimens, metrics, audit, accounting))
     return sections
 
 
@@ -69,6 +79,19 @@ def gaps_of(c: Certificate) -> dict[str, Decimal]:
     if c.base is not None:
         gaps["certified_minus_base"] = c.certified - c.base.accuracy
     return gaps
+
+
+def lora_bits(stages: Sequence[dict[str, Any]]) -> int | None:
+    """What the LoRA adapter takes in bfloat16, as the producer's stage `rlvr` wrote it; None if it did not."""
+    rlvr: dict[str, Any] = next((stage for stage in stages if stage.get("kind") == "rlvr"), {})
+    bits = rlvr.get("bits_bfloat16")
+    return bits if isinstance(bits, int) and not isinstance(bits, bool) and bits > 0 else None
+
+
+def compressibility(c: Certificate) -> Fraction | None:
+    """How many times the bits of the LoRA adapter in bfloat16 are those that the message is charged, all lines."""
+    bits = lora_bits(c.stages)
+    return None if bits is None or c.bits.total == 0 else bits / Fraction(c.bits.total)
 
 
 def mismatch(section: Section) -> str | None:

@@ -9,8 +9,8 @@ from fractions import Fraction
 from bounds_reports import holdout
 from bounds_reports.advice import Advice, advise
 from bounds_reports.numbers import fixed, percent, points, probability
-from bounds_reports.schema import Certificate, MergeAudit
-from bounds_reports.text import title
+from bounds_reports.schema import POLICIES, Certificate, MergeAudit
+from bounds_reports.section import compressibility, lora_bits
 
 DEVELOPMENT = "Development, not a certificate"
 
@@ -106,6 +106,17 @@ def bits_in_text(value: Decimal) -> str:
     return fixed(value, 1, "up")
 
 
+def compressed(c: Certificate) -> str | None:
+    """The message beside the LoRA adapter in bfloat16, both in bits."""
+    factor, bits = compressibility(c), lora_bits(c.stages)
+    if factor is None or bits is None:
+        return None
+    return (
+        f"The LoRA adapter takes {bits:,} bits in bfloat16, as its stage wrote down; the message is charged "
+        f"{bits_in_text(c.bits.total)} bits, {fixed(factor, 0, 'down')} times fewer."
+    )
+
+
 def held_out(c: Certificate) -> list[str]:
     """The hold-out beside the certificate."""
     score = c.coded.heldout
@@ -180,9 +191,12 @@ def paragraph(c: Certificate) -> str:
     if (warning := verdict(c)) is not None:
         parts += [warning, *remedies(c)]
     said = [
-        f"{title(name)} {percent(score.accuracy, 'up' if name == 'base' else 'near')}" for name, score in c.policies()
+        f"{POLICIES[name]} {percent(score.accuracy, 'up' if name == 'base' else 'near')}"
+        for name, score in c.policies()
     ]
     parts.append(f"Measured on the {c.n:,} training prompts: {', '.join(said)}.")
     parts.append(f"The whole fine-tune is a message charged at {bits_in_text(c.bits.total)} bits.")
+    if (compression := compressed(c)) is not None:
+        parts.append(compression)
     parts.append(f"Coded minus certified: {points(c.coded.accuracy - c.certified, 'up')} points.")
     return " ".join(parts + held_out(c))

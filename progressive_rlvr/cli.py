@@ -96,8 +96,9 @@ def run(
     folder = prepare_run(loaded, runs)
     _run_watched(loaded, folder, None, count)
     from bounds_reports import build_report
+    from progressive_rlvr.accounting import account
 
-    paths = build_report(folder)
+    paths = build_report(folder, account)
     certificate_table(folder)
     typer.echo(f"report: {paths.html}")
 
@@ -152,9 +153,34 @@ def report(
 ) -> None:
     """Write the report of a run: one HTML page, and the same as JSON and Markdown."""
     from bounds_reports import build_report
+    from progressive_rlvr.accounting import account
 
-    paths = build_report(run_folder)
+    paths = build_report(run_folder, account)
     for path in (paths.html, paths.json, paths.markdown):
+        typer.echo(path)
+
+
+@app.command()
+def compare(
+    certificates: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Certificates, runs, or folders of them, such as bounds_reports/published.",
+            metavar="CERTIFICATE_OR_FOLDER...",
+        ),
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder of the page; none: reports/ in the first folder named.")
+    ] = None,
+) -> None:
+    """Compare certificates on one page: a row for each training seed, the medians, and other accountings beside ours.
+
+    Every certificate is checked first (V0), and one that fails ends it. Says which certificates hold together: those
+    under one pair of locks do, at no cost. Writes comparison.html, comparison.json and comparison.md.
+    """
+    from progressive_rlvr.compare import compare as write
+
+    for path in write(certificates, out):
         typer.echo(path)
 
 

@@ -16,12 +16,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, Tim
 from rich.progress import Progress as Bars
 from rich.table import Table
 
+from bounds_reports.numbers import probability
 from pacbayes.certificate import (
     CertificateError,
     build_joint_certificate,
     find_file,
     read_certificate,
 )
+from pacbayes.declarations import ACCURACY_SHARE
 from pacbayes.sample import LockError, MethodLock, read_lock
 from progressive_rlvr.config import RunConfig, StageName, load_config
 from progressive_rlvr.errors import UserError
@@ -217,12 +219,20 @@ def verify_lines(certificate: Path, level: int, options: Options, as_json: bool)
 
 
 def jointly_line(certificates: list[Path]) -> str:
-    """Whether certificates hold all at once, as their locks declare, or each with its own confidence."""
+    """Whether certificates hold all at once: as their locks declare, or because they stand under one pair of locks."""
     try:
         parts = []
         for path in certificates:
             shown = read_certificate(path)
             parts.append((shown, read_lock(find_file(path, shown.domain, "method.lock.json"), MethodLock)))
+        locks = {(shown.digests.method_lock, shown.digests.sample_lock) for shown, _ in parts}
+        shown, method = parts[0]
+        if len(locks) == 1 and method.joint is None and shown.purpose == "certificate":
+            sure = probability(method.share(ACCURACY_SHARE))
+            return (
+                "jointly, under one pair of locks: the bound covers every message of the menu at once, so that these "
+                f"accuracies hold together with probability at least {sure}"
+            )
         return f"jointly, as locked: {build_joint_certificate(parts).statement}"
     except (CertificateError, LockError) as error:
         return f"NOT jointly: {error}"

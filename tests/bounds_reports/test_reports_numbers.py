@@ -146,7 +146,7 @@ def test_charts_of_nothing() -> None:
         assert "</svg>" in charts.integer_chart([], "empty", narrow=narrow)
         assert "</svg>" in charts.integer_chart([0, 0], "zeros", narrow=narrow)
     same = charts.Candidate(0.0, 1.0)
-    assert "nan" not in charts.frontier_chart([same, same], "same")
+    assert "nan" not in charts.frontier_chart([same, same], same, "same")
     assert "</svg>" in charts.curve([(0, 1.0), (1, 1.0)], "loss", "flat")
 
 

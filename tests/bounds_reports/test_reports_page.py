@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from decimal import Decimal
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -15,6 +16,7 @@ import pytest
 from report_run import ACCURACY, outcomes, sha, write_certificate, write_domain, write_evidence, write_run
 
 from bounds_reports import ReportPaths, build_report
+from bounds_reports.accounting import Accounting, Charge
 from bounds_reports.numbers import percent
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
@@ -217,6 +219,16 @@ def test_prompts_come_from_a_file_beside_the_evidence_when_their_digest_matches(
     assert "forged" not in words(build_report(tmp_path / "run").html)
 
 
+def test_a_domain_of_which_training_seeds_are_certified_is_not_unfinished(tmp_path: Path) -> None:
+    """Published seeds share the locks in `<domain>/`; there is no `<domain>.json`."""
+    write_domain(tmp_path / "mathematics-seed0", "mathematics", n=60, heldout=20)
+    shutil.move(tmp_path / "mathematics-seed0" / "certificate.json", tmp_path / "mathematics-seed0.json")
+    for domain in ("mathematics", "knowledge"):
+        (tmp_path / domain).mkdir()
+        (tmp_path / domain / "method.lock.json").write_text("{}")
+    assert json.loads(build_report(tmp_path).json.read_text())["unfinished"] == ["knowledge"]
+
+
 def test_unfinished_domains_are_named(tmp_path: Path) -> None:
     write_run(tmp_path / "run", n=60, heldout=20)
     (tmp_path / "run" / "world_two").mkdir()
@@ -250,3 +262,58 @@ def test_a_merge_audit_is_shown_beside_its_own_certificate_only(tmp_path: Path) 
         found = {d["domain"]: d["merge_audit"] for d in json.loads(paths.json.read_text("utf-8"))["domains"]}
         assert (found["knowledge"] is not None) is shown
         assert found["mathematics"] is None
+
+
+def test_the_candidate_that_was_taken_is_marked_where_the_stage_names_it(tmp_path: Path) -> None:
+    """One that answered a quarter of the prompts may stand higher by luck."""
+    folder = tmp_path / "run" / "mathematics"
+    made = write_domain(folder, "mathematics", n=60, heldout=20)
+    rows = [{"stage": "quantize", "step": k, "entry": "e", "bits": 40.0 + k, "expected": 0.9 - k / 100} for k in (0, 1)]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    assert "2 candidates; best 40.0 bits, 90.0 %" in words(build_report(tmp_path / "run").html)
+    assert "The line is the frontier" in words(build_report(tmp_path / "run").html)
+    made["stages"][3] |= {"bits": 41.0, "expected": 0.89}
+    write_certificate(folder / "certificate.json", made)
+    assert "2 candidates; chosen 41.0 bits, 89.0 %" in words(build_report(tmp_path / "run").html)
+
+
+@pytest.mark.parametrize("bits", [None, 0, -5, True, "1000", 1e6])
+def test_compressibility_needs_a_count_of_bits(tmp_path: Path, bits: object) -> None:
+    made = write_domain(tmp_path / "run" / "mathematics", "mathematics", n=60, heldout=20)
+    made["stages"][0]["bits_bfloat16"] = bits
+    write_certificate(tmp_path / "run" / "mathematics" / "certificate.json", made)
+    paths = build_report(tmp_path / "run")
+    assert "in bfloat16" not in words(paths.html)
+    assert json.loads(paths.json.read_text())["domains"][0]["compressibility"] is None
+
+
+def test_both_counts_of_bits_and_their_quotient_rounded_down(tmp_path: Path) -> None:
+    """1,310,720 / 41.385 = 31,671.4."""
+    made = write_domain(tmp_path / "run" / "mathematics", "mathematics", n=60, heldout=20)
+    assert made["bits"]["total"] == 41.385
+    made["stages"][0]["bits_bfloat16"] = 1_310_720
+    write_certificate(tmp_path / "run" / "mathematics" / "certificate.json", made)
+    paths = build_report(tmp_path / "run")
+    said = "takes 1,310,720 bits in bfloat16, as its stage wrote down; the message is charged 41.4 bits, 31,671 times"
+    assert said in words(paths.html)
+    assert said in paths.markdown.read_text("utf-8")
+    found = json.loads(paths.json.read_text())["domains"][0]["compressibility"]
+    assert found == {"lora_bits_bfloat16": 1_310_720, "factor": 31_671}
+
+
+def test_other_accountings_are_printed_and_escaped(tmp_path: Path) -> None:
+    write_domain(tmp_path / "run" / "mathematics", "mathematics", n=60, heldout=20)
+    own = Charge(
+        "declared", Decimal("54.4427"), {"binomial": Decimal("0.90539"), "hoeffding": Decimal("0.8829")}, "<b>"
+    )
+    lora = Charge("bfloat16", Decimal(1_310_720), {"binomial": Decimal("1e-9"), "hoeffding": Decimal(0)})
+    paths = build_report(tmp_path / "run", lambda _: Accounting("binomial", (own, lora)))
+    assert "This message, declared code<b>54.588.2 %90.5 %" in words(paths.html)
+    assert "&lt;b&gt;" in paths.html.read_text("utf-8")
+    assert "| LoRA adapter in bfloat16 | 1,310,720 | nothing | nothing |" in paths.markdown.read_text("utf-8")
+    charges = json.loads(paths.json.read_text())["domains"][0]["accounting"]["charges"]
+    assert [charge["kind"] for charge in charges] == ["declared", "bfloat16"]
+    missing = build_report(tmp_path / "run", lambda _: Accounting("", (), missing="<script>no lock"))
+    assert "Not shown: <script>no lock" in words(missing.html)
+    assert "script" not in {tag for tag, _ in parse(missing.html).tags}
+    assert r"\<script\>no lock" in missing.markdown.read_text("utf-8")

@@ -24,6 +24,7 @@ from pacbayes.evidence import Outcome, read_evidence, write_evidence
 from pacbayes.gumbel import prompt_key
 from pacbayes.pool import Pool
 from pacbayes.sample import noise_root
+from progressive_rlvr.accounting import account
 from progressive_rlvr.chain import base_of, lock_method
 from progressive_rlvr.config import RunConfig
 from progressive_rlvr.engines import Request, Settings
@@ -73,6 +74,16 @@ def audit(run: Path, level: int, prompts: int = 1000) -> Audit:
 
 def failed(found: Audit) -> list[tuple[int, str]]:
     return [(finding.level, finding.name) for finding in found.findings if not finding.ok]
+
+
+def test_other_accountings_take_the_mean_over_draws_and_the_lock_s_bound(several: Path) -> None:
+    """The risk is the share of wrong answers, and n the prompts, not the answers."""
+    shown = read_certificate(certificate_of(several))
+    own = account(certificate_of(several)).charges[0]
+    nats = shown.bits.total * np.log(2) + np.log(20)
+    assert float(own.certified["hoeffding"]) == pytest.approx(shown.coded.accuracy - np.sqrt(nats / (2 * N)), abs=1e-9)
+    assert float(own.certified["betting"]) == shown.bound.certified_accuracy
+    assert "binomial" not in own.certified
 
 
 def test_the_certificate_counts_prompts_as_units(several: Path) -> None:

@@ -14,6 +14,7 @@ from pacbayes.bounds import certified_pool_accuracy
 from pacbayes.certificate import read_certificate
 from pacbayes.pool import draw_from_pool
 from pacbayes.sample import sample_seed
+from progressive_rlvr.accounting import POOL, account
 
 SIZE, N, HELDOUT = 300, 120, 30
 SOURCE = """
@@ -58,6 +59,18 @@ def test_the_certificate_is_about_the_prompts_that_were_not_drawn(finished: Path
     assert c.bound.certified_accuracy <= expected < c.bound.certified_accuracy + 1e-5
     assert f"{SIZE - N} knowledge prompts (small) of the pool that were not drawn" in c.statement
     assert "pool of 300" in " ".join(c.assumptions)
+
+
+def test_other_accountings_keep_the_lock_s_bound_and_say_what_theirs_are_about(finished: Path) -> None:
+    c = read_certificate(finished / "certificates" / "knowledge.json")
+    found = account(finished / "certificates" / "knowledge.json")
+    assert (found.missing, found.bound, found.scope) == ("", "hypergeometric", POOL)
+    own, learned, lora = found.charges
+    assert float(own.certified["hypergeometric"]) == c.bound.certified_accuracy
+    again = certified_pool_accuracy(N - c.coded.correct, N, SIZE, bits=float(learned.bits), delta=0.05)
+    assert float(learned.certified["hypergeometric"]) == again
+    assert set(own.certified) == {"hoeffding", "catoni", "kl", "hypergeometric"}
+    assert float(lora.certified["kl"]) < 1e-6
 
 
 def test_sample_and_held_out_prompts_are_one_draw_without_replacement(finished: Path) -> None:
