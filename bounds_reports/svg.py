@@ -97,6 +97,22 @@ class Canvas:
         ).format(self.kind, number(self.width), number(self.height), self.label)
         return head + Markup("").join(self.parts) + Markup("</svg>")
 
+    def file(self, style: str, margin: float = 16) -> Markup:
+        """The element as an SVG file of its own, with a margin and a style sheet, which is ours and never a user's."""
+        head = Markup('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {0} {1}" width="{0}" height="{1}">').format(
+            number(self.width + 2 * margin), number(self.height + 2 * margin)
+        )
+        shift = Markup('<g transform="translate({0} {0})">').format(number(margin))
+        return (
+            head
+            + Markup("<style>")
+            + Markup(style)
+            + Markup("</style>")
+            + shift
+            + self.markup()
+            + Markup("</g></svg>\n")
+        )
+
 
 def both(draw: Callable[..., Markup], *arguments: object) -> Markup:
     """A chart in its wide and its narrow form."""

@@ -35,6 +35,8 @@ audit_app = typer.Typer(help="What certificates take for granted, measured.", no
 app.add_typer(models_app, name="models")
 app.add_typer(domains_app, name="domains")
 app.add_typer(audit_app, name="audit")
+plan_app = typer.Typer(help="Before anything is spent: what a plan can be expected to certify.", no_args_is_help=True)
+app.add_typer(plan_app, name="plan")
 
 Runs = Annotated[Path, typer.Option("--runs", help="Folder that holds the runs and the log of attempts.")]
 Config = Annotated[Path, typer.Argument(help="A YAML configuration, such as configs/pocket.yaml.")]
@@ -372,6 +374,98 @@ def audit_engines(
         typer.echo(text)
     else:
         agreement_table(found)
+
+
+@plan_app.command("labels")
+def plan_labels(
+    n: Annotated[int, typer.Option("--n", min=2, max=1_000_000, help="Labelled prompts to spend.")],
+    pilot: Annotated[
+        Path | None,
+        typer.Option(
+            "--pilot",
+            help="A certificate, or a run: accuracies, bits and delta are read from it. About other prompts.",
+        ),
+    ] = None,
+    domain: Annotated[
+        str | None, typer.Option("--domain", help="Which certificate, if the pilot run has many.")
+    ] = None,
+    accuracy: Annotated[
+        float | None, typer.Option("--accuracy", help="Fraction that the policy with a message gets right.")
+    ] = None,
+    bits: Annotated[
+        float | None, typer.Option("--bits", help="Its message, menu choice included, the attempt left out.")
+    ] = None,
+    teacher_accuracy: Annotated[
+        float | None,
+        typer.Option(
+            "--teacher-accuracy",
+            help="The same of a policy without a message, such as LoRA, on prompts it was not trained on.",
+        ),
+    ] = None,
+    curve: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--curve",
+            help="LABELS:ACCURACY, such as 2000:.8: the policy with a message after training on so many labels, on "
+            "prompts it was not trained on; may be repeated.",
+        ),
+    ] = None,
+    teacher_curve: Annotated[
+        list[str] | None, typer.Option("--teacher-curve", help="The same of the policy without a message.")
+    ] = None,
+    share: Annotated[
+        float, typer.Option("--share", help="Of the labels that a data-dependent prior is learned on.")
+    ] = 0.5,
+    prior_bits: Annotated[
+        float | None, typer.Option("--prior-bits", help="The message under that prior, if a pilot has shown it.")
+    ] = None,
+    holdout: Annotated[
+        int | None,
+        typer.Option("--holdout", help="Labels held out; none: the best size that --curve tells of, or a fifth."),
+    ] = None,
+    delta: Annotated[
+        float | None, typer.Option("--delta", help="May fail with this probability; none: as the pilot, or 0.05.")
+    ] = None,
+    attempt: Annotated[
+        int | None,
+        typer.Option("--attempt", min=1, help="How many samples the claim will have had; none: as the pilot says."),
+    ] = None,
+    chart: Annotated[Path | None, typer.Option("--chart", help="Also draw the plan into this SVG file.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Where to spend N labels: certify on all of them, learn a prior on a share, or hold some out.
+
+    A certificate trains on all labels and pays for its message in bits. A data-dependent prior trains on a share first,
+    and pays only for what the message moves after that, but counts only the other labels. A hold-out pays no bits and
+    certifies any policy, but one that was trained on fewer labels. This computes what each can be expected to certify,
+    by the bound of certificates, and says so when a hold-out wins.
+
+    Example: prlvr plan labels --n 8000 --accuracy .95 --bits 60 --teacher-accuracy .97 --curve 500:.81 --curve 2000:.9
+
+    --accuracy is taken as after training on all N. Between the sizes of --curve the accuracy is interpolated in log n;
+    above the largest it does not grow; below the smallest it is assumed, marked with *, and flatters the hold-out.
+    """
+    from progressive_rlvr.labels import answer_labels, chart_of, curve_points, read_pilot, typed_pilot, with_options
+    from progressive_rlvr.show import label_table
+
+    if chart is not None and chart.suffix != ".svg":
+        raise UserError(f"--chart writes an SVG file, got {chart}")
+    coded, teacher = curve_points("--curve", curve or ()), curve_points("--teacher-curve", teacher_curve or ())
+    if pilot is None:
+        if domain is not None:
+            raise UserError("--domain chooses a certificate of --pilot, which is missing")
+        numbers = typed_pilot(n, accuracy, bits, teacher_accuracy, coded, teacher)
+    elif accuracy is not None or bits is not None or teacher_accuracy is not None:
+        raise UserError("--accuracy, --bits and --teacher-accuracy are what --pilot tells; give one or the other")
+    else:
+        numbers = read_pilot(pilot, domain, coded, teacher)
+    found = answer_labels(n, with_options(numbers, delta, attempt), share=share, prior_bits=prior_bits, holdout=holdout)
+    if chart is not None:
+        chart.write_text(chart_of(found.plan), encoding="utf-8")
+    if as_json:
+        typer.echo(json.dumps(found.as_json(), indent=1, ensure_ascii=False))
+    else:
+        label_table(found)
 
 
 Domain = Annotated[str, typer.Argument(help="A domain, such as mathematics.")]

@@ -25,6 +25,7 @@ from pacbayes.certificate import (
 from pacbayes.sample import LockError, MethodLock, read_lock
 from progressive_rlvr.config import RunConfig, StageName, load_config
 from progressive_rlvr.errors import UserError
+from progressive_rlvr.labels import POLICIES, Answer
 from progressive_rlvr.metrics import Metrics
 from progressive_rlvr.pipeline import CONFIG_FILE, Progress
 from progressive_rlvr.plan import Plan
@@ -138,6 +139,37 @@ def plan_table(run: str, plan: Plan) -> None:
         f"{device.tflops:g} TFLOP/s and {device.bandwidth:g} GB/s (--tflops, --bandwidth). Without loading, verifiers, "
         f"what an allocator wastes, and the prior artifact (SVDs: {plan.svd_flops / 1e12:,.3g} TFLOP in float64)."
     )
+
+
+def label_table(found: Answer) -> None:
+    """The designs for spending labels side by side, then the answer and what it takes for granted."""
+    from bounds_reports.numbers import fixed, points
+
+    plan, prior = found.plan, found.plan.prior
+    rows = [("certify on all", plan.certify_all)]
+    if prior.planned:
+        rows.append(("prior on a share", prior.planned))
+    else:
+        rows += [("prior, of no use", prior.unhelpful), ("prior, ideal", prior.ideal)]
+    for one in plan.holdouts:
+        rows.append((f"{'best ' if one.optimal else ''}hold-out, {POLICIES[one.policy]}", one.chosen))
+    table = Table(title=f"{plan.n:,} labels, delta {plan.delta:g}: certified accuracy to be expected, in per cent")
+    for column in ("design", "trained on", "counted", "bits", "accuracy", "certified", "9 in 10 ≥"):
+        table.add_column(column, justify="left" if column == "design" else "right")
+    for name, design in rows:
+        table.add_row(
+            name,
+            f"{design.trained_on:,}",
+            f"{design.counted:,}",
+            fixed(Decimal(repr(design.bits)), 1, "up"),
+            points(Decimal(repr(design.accuracy)), "near") + ("*" if design.assumed else ""),
+            points(Decimal(repr(design.expected)), "down"),
+            points(Decimal(repr(design.nine_in_ten)), "down"),
+        )
+    Console(width=None if sys.stdout.isatty() else 110).print(table)
+    typer.echo(f"{found.answer}\n\n{found.prior}\n")
+    for note in found.notes:
+        typer.echo(f"- {note}")
 
 
 def verify_lines(certificate: Path, level: int, options: Options, as_json: bool) -> Audit:

@@ -26,6 +26,7 @@ from pacbayes.bounds.finite_pool import (
     pool_losses_upper,
     unseen_losses_upper,
 )
+from pacbayes.bounds.labels import LabelPlan, LearningCurve, expected_certified_accuracy, plan_labels
 from pacbayes.bounds.planning import required_accuracy, required_bits, required_n
 from pacbayes.bounds.statements import (
     CertifiedGain,
@@ -45,6 +46,8 @@ __all__ = [
     "STAKES",
     "CertifiedGain",
     "JointClaim",
+    "LabelPlan",
+    "LearningCurve",
     "PairedCounts",
     "betting_mean_lower",
     "betting_mean_lower_from_counts",
@@ -58,6 +61,7 @@ __all__ = [
     "certified_pool_accuracy",
     "certified_unseen_mean_accuracy",
     "disagreement_upper",
+    "expected_certified_accuracy",
     "expected_pool_risk_upper",
     "flips_upper",
     "gain_with_flips",
@@ -70,6 +74,7 @@ __all__ = [
     "log_failure_probability",
     "maurer_seeger_risk_upper",
     "pac_bayes_kl_risk_upper",
+    "plan_labels",
     "pool_losses_lower",
     "pool_losses_upper",
     "required_accuracy",

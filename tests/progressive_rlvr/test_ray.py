@@ -95,7 +95,8 @@ def test_a_lost_unit_is_a_loss_that_may_be_the_machines_fault() -> None:
 
 def test_an_evaluation_with_a_hole_is_no_evaluation(tmp_path: Path) -> None:
     lock, policy = "a" * 64, Policy("coded", {}, "b" * 64)
-    chain = cast(Chain, SimpleNamespace(sample=SimpleNamespace(split=lambda split: range(3))))
+    sample, method = SimpleNamespace(split=lambda split: range(3)), SimpleNamespace(draws=1)
+    chain = cast(Chain, SimpleNamespace(sample=sample, method=method))
     path = tmp_path / "evidence.parquet"
     rows = [Outcome("coded", "sample", i, "c" * 64, 0, 0, True, "right", 1, "x") for i in range(3)]
     write_evidence(path, rows[:2], sample_lock=lock, policies={"coded": policy.digest})
