@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -26,11 +27,12 @@ from pacbayes.pool import Pool
 from pacbayes.sample import noise_root
 from progressive_rlvr.accounting import account
 from progressive_rlvr.chain import base_of, lock_method
-from progressive_rlvr.config import RunConfig
+from progressive_rlvr.config import RunConfig, load_config
 from progressive_rlvr.engines import Request, Settings
 from progressive_rlvr.engines.replay import ReplayEngine
 from progressive_rlvr.errors import UserError
 from progressive_rlvr.metrics import Metrics
+from progressive_rlvr.pipeline import run_domain
 from progressive_rlvr.plan import Device, plan
 from progressive_rlvr.stages.quantize import Candidate
 from progressive_rlvr.verify import Audit, Options, verify
@@ -169,7 +171,7 @@ def test_a_draw_that_was_not_made_is_made_and_nothing_else(copied: Path) -> None
     write_evidence(path, kept, sample_lock=evidence.sample_lock, policies=dict(evidence.policies))
     certificate_of(copied).unlink()
     (copied / "knowledge" / "certificate.json").unlink()
-    prlvr("run", config_of(copied.parents[1]), "--runs", copied.parent)
+    run_domain(copied, "knowledge")
     assert path.read_bytes() == bytes_before
     assert certificate_of(copied).read_bytes() == before
 
@@ -241,9 +243,10 @@ def test_a_pool_takes_several_draws_for_expected_accuracy_only() -> None:
 @pytest.mark.parametrize("statement", [{"gain": {"base": "0.01", "paired": "0.01"}}, {"holdout": "0.01"}])
 def test_statements_for_one_draw_are_refused_in_one_line(tmp_path: Path, statement: dict[str, object]) -> None:
     file = write_config(tmp_path, sample={"n": N, "draws": 2}, statements=statement)
-    error = prlvr("lock", file, "--runs", tmp_path / "runs", code=2).stderr
-    assert f"statements.{next(iter(statement))} is for one draw per prompt, and sample.draws is 2" in error
-    assert len([line for line in error.splitlines() if line.startswith("prlvr: error:")]) == 1
+    said = f"statements.{next(iter(statement))} is for one draw per prompt, and sample.draws is 2"
+    with pytest.raises(UserError, match=re.escape(said)) as caught:
+        load_config(file)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_plan_counts_every_draw() -> None:
