@@ -22,10 +22,14 @@ _BUILT_IN = {
 }
 _ALIASES = {"math": "mathematics", "code": "programming", "sql": "text_to_sql", "text-to-sql": "text_to_sql"}
 _POPULATIONS = {
-    "mathematics": {"pocket": "domains.pocket.arithmetic", "addition": "domains.addition"},
+    "mathematics": {
+        "pocket": "domains.pocket.arithmetic",
+        "addition": "domains.small.addition",
+        "comparison": "domains.small.comparison",
+    },
     "programming": {"pocket": "domains.pocket.functions"},
     "knowledge": {"pocket": "domains.pocket.world"},
-    "text_to_sql": {"pocket": "domains.pocket.tables"},
+    "text_to_sql": {"pocket": "domains.pocket.tables", "listing": "domains.small.listing"},
 }
 _open: dict[tuple[str, Path | None], Domain] = {}
 

@@ -15,8 +15,8 @@ import torch
 from peft import LoraConfig, get_peft_model
 from small_runs import prlvr, write_config
 
-from domains.addition import POPULATION
 from domains.pocket import FAMILIES
+from domains.small.addition import POPULATION
 from pacbayes.certificate import read_certificate
 from pacbayes.codes import LaplaceCode, Menu, MenuEntry
 from progressive_rlvr.config import Student
