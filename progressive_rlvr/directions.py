@@ -285,7 +285,8 @@ def _length(answer: Answer) -> int:
 
 def log_probability(model: PreTrainedModel, answers: Sequence[Answer]) -> Tensor:
     """log p(answer | prompt) in nats, (answers,)."""
-    longest = max(len(p) + len(a) for p, a in answers)
+    longest = max(map(_length, answers))
+    first = min(len(prompt) for prompt, _ in answers)  # no token before it counts: no logits are needed for them
     ids = torch.zeros(len(answers), longest, dtype=torch.long)
     wanted = torch.zeros(len(answers), longest, dtype=torch.bool)
     for i, (prompt, answer) in enumerate(answers):
@@ -293,7 +294,7 @@ def log_probability(model: PreTrainedModel, answers: Sequence[Answer]) -> Tensor
         wanted[i, len(prompt) : len(prompt) + len(answer)] = True
     ids, wanted = ids.to(model.device), wanted.to(model.device)
     # Padding stands on the right: no token that counts sees it.
-    logits = model(input_ids=ids, use_cache=False).logits[:, :-1]
-    target, counts = ids[:, 1:], wanted[:, 1:]
+    logits = model(input_ids=ids, use_cache=False, logits_to_keep=longest - first + 1).logits[:, :-1]
+    target, counts = ids[:, first:], wanted[:, first:]
     log_p = logits.float().log_softmax(dim=-1).gather(2, target[:, :, None])[:, :, 0]
     return (log_p * counts).sum(dim=1)
