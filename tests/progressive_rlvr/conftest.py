@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 import torch
-from small_runs import prlvr, write_config
+from small_runs import copy_of, prlvr, write_config
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
 from progressive_rlvr.models import POCKET, BaseModel, find_base
@@ -70,5 +69,4 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def copy(finished: Path, tmp_path: Path) -> Path:
     """A copy of the finished run, to be damaged."""
-    shutil.copytree(finished.parent, tmp_path / "runs")
-    return tmp_path / "runs" / "small"
+    return copy_of(finished, tmp_path)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import yaml
@@ -13,6 +16,7 @@ import yaml
 from pacbayes.certificate import build_certificate, read_certificate, write_certificate
 from pacbayes.evidence import Outcome, read_evidence, write_evidence
 from pacbayes.sample import MethodLock, SampleLock, read_lock
+from progressive_rlvr.metrics import Metrics
 
 STAGES = {
     "rlvr": {"steps": 6, "prompts": 4, "samples": 4, "learning_rate": 0.002, "rank": 2},
@@ -73,6 +77,28 @@ def prlvr(
     assert result.returncode == code, result.stdout + result.stderr
     assert "Traceback" not in result.stdout + result.stderr
     return result
+
+
+def run_and_kill(config: Path, runs: Path, stages: Iterable[str]) -> None:
+    """Begin the run again and again, and kill it, workers included, as soon as it comes to each of the stages."""
+    metrics = Metrics(runs / "small" / "knowledge" / "metrics.jsonl")
+    for stage in stages:
+        process = subprocess.Popen(
+            command("run", config, "--runs", runs), env=ENVIRONMENT, start_new_session=True, stderr=subprocess.DEVNULL
+        )
+        deadline = time.monotonic() + 200
+        while not ((row := metrics.last()) and row["stage"].startswith(stage)):
+            assert process.poll() is None, f"the run ended before {stage}"
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def copy_of(run: Path, folder: Path) -> Path:
+    """A copy of a run, to be damaged."""
+    shutil.copytree(run.parent, folder / "runs")
+    return folder / "runs" / run.name
 
 
 def certificate_of(run: Path) -> Path:

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import re
-import shutil
-import signal
-import subprocess
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from small_runs import ENVIRONMENT, SMALL, certificate_of, command, forge, locks_of, prlvr, write_config
+from small_runs import SMALL, certificate_of, copy_of, forge, locks_of, prlvr, run_and_kill, write_config
 
 from domains.registry import get_domain
 from pacbayes.bounds import certified_accuracy, certified_mean_accuracy
@@ -31,7 +26,6 @@ from progressive_rlvr.config import RunConfig, load_config
 from progressive_rlvr.engines import Request, Settings
 from progressive_rlvr.engines.replay import ReplayEngine
 from progressive_rlvr.errors import UserError
-from progressive_rlvr.metrics import Metrics
 from progressive_rlvr.pipeline import run_domain
 from progressive_rlvr.plan import Device, plan
 from progressive_rlvr.stages.quantize import Candidate
@@ -65,8 +59,7 @@ def several(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def copied(several: Path, tmp_path: Path) -> Path:
-    shutil.copytree(several.parent, tmp_path / "runs")
-    return tmp_path / "runs" / "small"
+    return copy_of(several, tmp_path)
 
 
 def audit(run: Path, level: int, prompts: int = 1000) -> Audit:
@@ -180,21 +173,8 @@ def test_a_draw_that_was_not_made_is_made_and_nothing_else(copied: Path) -> None
 def test_a_run_killed_in_quantize_and_in_evaluation_ends_with_the_same_certificate(
     several: Path, tmp_path: Path
 ) -> None:
-    config, metrics = config_of(tmp_path), Metrics(tmp_path / "runs" / "small" / "knowledge" / "metrics.jsonl")
-    for stage in ("quantize", "evaluate base", "evaluate coded"):
-        process = subprocess.Popen(
-            command("run", config, "--runs", tmp_path / "runs"),
-            env=ENVIRONMENT,
-            start_new_session=True,
-            stderr=subprocess.DEVNULL,
-        )
-        deadline = time.monotonic() + 200
-        while not ((row := metrics.last()) and row["stage"].startswith(stage)):
-            assert process.poll() is None, f"the run ended before {stage}"
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    config = config_of(tmp_path)
+    run_and_kill(config, tmp_path / "runs", ("quantize", "evaluate base", "evaluate coded"))
     prlvr("run", config, "--runs", tmp_path / "runs")
     assert certificate_of(tmp_path / "runs" / "small").read_bytes() == certificate_of(several).read_bytes()
 

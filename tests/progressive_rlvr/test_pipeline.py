@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from small_runs import ENVIRONMENT, STAGES, certificate_of, command, prlvr, write_config
+from small_runs import ENVIRONMENT, STAGES, certificate_of, command, prlvr, run_and_kill, write_config
 
 from pacbayes.bounds import certified_accuracy
 from pacbayes.certificate import read_certificate
-from progressive_rlvr.metrics import Metrics
 from progressive_rlvr.models import POCKET
 
 
@@ -64,21 +61,8 @@ def test_the_same_command_again_changes_nothing(finished: Path) -> None:
 
 
 def test_a_run_killed_in_every_stage_ends_with_the_same_certificate(finished: Path, tmp_path: Path) -> None:
-    config, metrics = write_config(tmp_path), Metrics(tmp_path / "runs" / "small" / "knowledge" / "metrics.jsonl")
-    for stage in (*STAGES, "evaluate base", "evaluate coded"):
-        process = subprocess.Popen(
-            command("run", config, "--runs", tmp_path / "runs"),
-            env=ENVIRONMENT,
-            start_new_session=True,
-            stderr=subprocess.DEVNULL,
-        )
-        deadline = time.monotonic() + 200
-        while not ((row := metrics.last()) and row["stage"].startswith(stage)):
-            assert process.poll() is None, f"the run ended before {stage}"
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    config = write_config(tmp_path)
+    run_and_kill(config, tmp_path / "runs", (*STAGES, "evaluate base", "evaluate coded"))
     prlvr("run", config, "--runs", tmp_path / "runs")
     assert certificate_of(tmp_path / "runs" / "small").read_bytes() == certificate_of(finished).read_bytes()
 
