@@ -7,7 +7,8 @@
 The same prompts go through each way of generating, sorted by length and cut into rounds that alternate, and CPU
 seconds are counted (of all threads), so that a machine that is busy with something else slows all of them alike.
 `generate` samples with the same temperature, stop tokens, dtype and batch size, without a prefix cache. A token counts
-if it belongs to a completion: nothing after the stop.
+if it belongs to a completion: nothing after the stop. What the noise costs is what choosing a token by it takes, less
+what the engine takes to find the largest logit where it samples without noise.
 
 `--against FILE` is another version of progressive_rlvr/engines/hf.py, such as
 `git show e2b7a94:progressive_rlvr/engines/hf.py > old_hf.py`.
@@ -106,6 +107,11 @@ class Stopwatch:
             self.seconds += time.process_time() - start
 
 
+def largest(logits: torch.Tensor, *_: object) -> torch.Tensor:
+    """The token with the largest logit in every row: what remains of sampling without noise."""
+    return logits.argmax(dim=1)
+
+
 def other_version(path: Path) -> ModuleType:
     """A module by its file."""
     spec = importlib.util.spec_from_file_location("other_hf", path)
@@ -123,21 +129,27 @@ def compare(arguments: argparse.Namespace) -> None:
     settings = Settings(arguments.tokens, 1.0, arguments.stop, arguments.batch)
     everything = requests(arguments.model, arguments.n)
     everything.sort(key=lambda r: len(tokenizer(r.prompt)["input_ids"]))
-    ways = {"engine hf": keyed(hf, model, tokenizer, settings)}
+    ways = {name: keyed(hf, model, tokenizer, settings) for name in ("engine hf", "without noise")}
     if not arguments.no_plain:
         ways["generate"] = plain(model, tokenizer, settings)
     if arguments.against:
         ways[arguments.against.name] = keyed(other_version(arguments.against), model, tokenizer, settings)
-    noise = hf.sample_tokens = Stopwatch(hf.sample_tokens)  # type: ignore[attr-defined]
-    for way in ways.values():
-        way(everything[:4])
-    noise.seconds = 0.0
+    choosing = {"engine hf": Stopwatch(hf.sample_tokens), "without noise": Stopwatch(largest)}
+
+    def answer(name: str, chosen: list[Request]) -> int:
+        hf.sample_tokens = choosing.get(name, choosing["engine hf"])  # type: ignore[assignment, attr-defined]
+        return ways[name](chosen)
+
+    for name in ways:
+        answer(name, everything[:4])
+    for watch in choosing.values():
+        watch.seconds = 0.0
     seconds, tokens, elapsed = dict.fromkeys(ways, 0.0), dict.fromkeys(ways, 0), dict.fromkeys(ways, 0.0)
     size = -(-len(everything) // arguments.rounds)
     for start in range(0, len(everything), size):
-        for name, way in ways.items():
+        for name in ways:
             begun, clock = time.process_time(), time.perf_counter()
-            tokens[name] += way(everything[start : start + size])
+            tokens[name] += answer(name, everything[start : start + size])
             seconds[name] += time.process_time() - begun
             elapsed[name] += time.perf_counter() - clock
     longest = len(tokenizer(everything[-1].prompt)["input_ids"])
@@ -150,10 +162,14 @@ def compare(arguments: argparse.Namespace) -> None:
     for name in ways:
         speed = tokens[name] / seconds[name]
         print(
-            f"{name:12} {tokens[name]:7,} tokens {seconds[name]:8.1f} CPU s {speed:8.1f} tokens/CPU s   engine hf: "
+            f"{name:13} {tokens[name]:7,} tokens {seconds[name]:8.1f} CPU s {speed:8.1f} tokens/CPU s   engine hf: "
             f"x {own / speed:.2f}   ({elapsed[name]:.1f} s by the clock)"
         )
-    print(f"noise and sampling: {100 * noise.seconds / seconds['engine hf']:.1f} % of the engine's time")
+    share = {name: watch.seconds / tokens[name] * own for name, watch in choosing.items()}
+    print(
+        f"choosing tokens: {100 * share['engine hf']:.1f} % of the engine's time, {100 * share['without noise']:.1f} % "
+        f"without noise: the noise takes {100 * (share['engine hf'] - share['without noise']):.1f} %"
+    )
 
 
 def memory(arguments: argparse.Namespace) -> None:
