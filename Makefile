@@ -50,9 +50,8 @@ test-vllm: install vllm
 	$(BIN)/prlvr models fetch smollm2-135m
 	PRLVR_VLLM_PYTHON=$(abspath $(VLLM_VENV))/bin/python $(BIN)/python -m pytest -m vllm
 
-# Ray is an extra: 240 MB that only clusters need.
+# `make test` has two workers; here they are killed, and the driver, too.
 test-ray: install
-	$(BIN)/pip install --quiet -e '.[ray]'
 	$(BIN)/python -m pytest -m "slow or not slow" tests/progressive_rlvr/test_ray.py
 
 install: $(VENV)/.installed

@@ -1,10 +1,7 @@
-"""Text-to-SQL for a small real model: one column of one table under one condition, after two worked examples.
+"""Text-to-SQL for a small real model: one column of one table under one condition, after one worked example.
 
 Table shops(size, age, staff). List the size of shops with age over 37.
 SQL: SELECT size FROM shops WHERE age > 37
-
-Table parks(rank, width, votes). List the votes of parks with rank under 20.
-SQL: SELECT votes FROM parks WHERE rank < 20
 
 Table films(cost, wins, score). List the score of films with wins equal to 64.
 SQL: SELECT score FROM films WHERE wins = 64
@@ -37,15 +34,15 @@ def example(table: str, columns: list[str], column: str, where: str, comparison:
     return f"{asked} {query(table, column, where, comparison, value)}\n\n"
 
 
-SHOTS = example("shops", ["size", "age", "staff"], "size", "age", ">", 37) + example(
-    "parks", ["rank", "width", "votes"], "votes", "rank", "<", 20
-)
+SHOTS = example("shops", ["size", "age", "staff"], "size", "age", ">", 37)
 
 
 class Listing(Family):
     name = "listing"
     domain = "text_to_sql"
-    description = "one column under one comparison (of 3), a table of three columns and eight rows, two fixed examples"
+    description = (
+        "one column under one comparison (of 3), a table of three columns and eight rows, after a fixed example"
+    )
     max_new_tokens = 16
     stop = "\n"
 

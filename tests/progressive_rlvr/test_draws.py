@@ -181,7 +181,6 @@ def test_a_run_killed_in_quantize_and_in_evaluation_ends_with_the_same_certifica
 
 @pytest.mark.slow
 def test_ray_workers_give_the_same_certificate(several: Path, tmp_path: Path) -> None:
-    pytest.importorskip("ray")
     prlvr("run", config_of(tmp_path), "--runs", tmp_path / "runs", "--engine", "ray", "--workers", "2", timeout=600)
     assert certificate_of(tmp_path / "runs" / "small").read_bytes() == certificate_of(several).read_bytes()
 

@@ -1,6 +1,6 @@
 """Generation on Ray workers: the answers are those of one process, whatever the number of workers and whoever dies.
 
-What needs Ray runs with `make test-ray`; the bookkeeping is tested without it.
+Workers and drivers that are killed are slow tests: `make test-ray`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -35,7 +34,6 @@ from progressive_rlvr.evaluate import Policy, check_complete
 from progressive_rlvr.metrics import Metrics
 from progressive_rlvr.models import BaseModel
 
-with_ray = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: make test-ray")
 SETTINGS = Settings(max_new_tokens=6, temperature=1.0, stop=None, batch_size=4)
 POISON = "poison"
 
@@ -110,7 +108,6 @@ def spec_of(base: BaseModel) -> WorkerSpec:
     return WorkerSpec.of(base, "hf", "float32", threads=1, revision=None)
 
 
-@with_ray
 def test_workers_answer_as_one_process_does_base_and_changed(
     tiny: BaseModel, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
 ) -> None:
@@ -144,7 +141,6 @@ class Fragile:
 
 
 @pytest.mark.slow
-@with_ray
 def test_what_ends_every_worker_is_lost_and_nothing_else(
     tiny: BaseModel, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
 ) -> None:
@@ -170,7 +166,6 @@ class Hanging(Fragile):
         return super().generate(requests, settings)
 
 
-@with_ray
 def test_what_hangs_with_one_worker_is_answered_by_another(
     tiny: BaseModel,
     model: PreTrainedModel,
@@ -184,7 +179,6 @@ def test_what_hangs_with_one_worker_is_answered_by_another(
         assert engine.generate(wanted, SETTINGS) == HfEngine(model, tokenizer).generate(wanted, SETTINGS)
 
 
-@with_ray
 def test_another_model_of_the_same_name_is_refused(tiny: BaseModel) -> None:
     spec = replace(spec_of(tiny), digest="0" * 64)
     with closing(RayEngine(spec, 1)) as engine, pytest.raises(UserError, match="another model than the lock names"):
@@ -203,7 +197,6 @@ def certificate(folder: Path) -> bytes:
     return (folder / "runs" / "small" / "certificates" / "knowledge.json").read_bytes()
 
 
-@with_ray
 def test_two_workers_give_the_same_certificate(alone: bytes, tmp_path: Path) -> None:
     prlvr("run", write_config(tmp_path), "--runs", tmp_path / "runs", "--engine", "ray", "--workers", "2")
     assert certificate(tmp_path) == alone
@@ -250,7 +243,6 @@ def killing(process: subprocess.Popen[bytes], rng: random.Random, kills: list[in
 
 
 @pytest.mark.slow
-@with_ray
 @pytest.mark.parametrize("workers", [1, 2, 5])
 def test_workers_killed_at_random_change_no_byte(alone: bytes, tmp_path: Path, workers: int) -> None:
     """Fewer kills than ATTEMPTS, so that no batch can be given up."""
@@ -266,7 +258,6 @@ def test_workers_killed_at_random_change_no_byte(alone: bytes, tmp_path: Path, w
 
 
 @pytest.mark.slow
-@with_ray
 def test_a_killed_driver_goes_on_with_another_number_of_workers(alone: bytes, tmp_path: Path) -> None:
     config, runs = write_config(tmp_path), tmp_path / "runs"
     metrics = Metrics(runs / "small" / "knowledge" / "metrics.jsonl")
