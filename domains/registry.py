@@ -25,7 +25,7 @@ _POPULATIONS = {
     "mathematics": {
         "pocket": "domains.pocket.arithmetic",
         "addition": "domains.small.addition",
-        "comparison": "domains.small.comparison",
+        "counting": "domains.small.counting",
     },
     "programming": {"pocket": "domains.pocket.functions"},
     "knowledge": {"pocket": "domains.pocket.world"},

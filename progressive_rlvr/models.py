@@ -77,11 +77,11 @@ class BaseModel:
                     f"({found[:16]}…) than were locked ({self.quantized.weights[:16]}…): base.training_dtype must be "
                     "generation.dtype, and bitsandbytes the version of the lock"
                 )
-            return model
+            return _contiguous_head(model)
         model = AutoModelForCausalLM.from_pretrained(
             self.folder, dtype=DTYPES[dtype], trust_remote_code=False, use_safetensors=True
         )
-        return model.to(_device()).eval()
+        return _contiguous_head(model.to(_device()).eval())
 
     def facts(self, domain: str) -> dict[str, float]:
         """What the makers of the model say of its training, where they do: the share of fresh prompts it has read."""
@@ -99,6 +99,18 @@ class BaseModel:
 
 def _device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _contiguous_head(model: PreTrainedModel) -> PreTrainedModel:
+    """Hand the head contiguous hidden states.
+
+    torch 2.13 on a CPU does not fold the batch of a strided slice, such as the last position of every prompt, into one
+    product if the weight is frozen, which it is while an adapter trains: 24 s in place of .03 s for SmolLM2's head in
+    bfloat16 and 64 prompts.
+    """
+    head = model.get_output_embeddings()
+    head.register_forward_pre_hook(lambda _, inputs: (inputs[0].contiguous(), *inputs[1:]))
+    return model
 
 
 def _load_packed(folder: Path, scheme: Scheme, dtype: Dtype) -> PreTrainedModel:

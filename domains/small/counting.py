@@ -1,0 +1,43 @@
+"""Mathematics for a small real model: the number after a number, or ten times it, after two worked examples.
+
+The number after 312 is 313
+47 * 10 = 470
+The number after 8369 is 8370
+"""
+
+from __future__ import annotations
+
+import random
+
+from domains.base import Item
+from domains.pocket.family import Family
+
+SHOTS = "The number after 312 is 313\n47 * 10 = 470\n"
+LOW, HIGH = 100, 99_999
+
+
+class Counting(Family):
+    name = "counting"
+    domain = "mathematics"
+    description = f"a + 1 or 10 a with a uniform on {LOW}..{HIGH}, in plain text after two fixed examples"
+    max_new_tokens = 8
+    stop = "\n"
+
+    def item(self, rng: random.Random) -> Item:
+        a = rng.randint(LOW, HIGH)
+        question, gold = rng.choice(((f"The number after {a} is", a + 1), (f"{a} * 10 =", 10 * a)))
+        return Item(prompt=SHOTS + question, gold=str(gold))
+
+    def write(self, item: Item) -> str:
+        return f" {item.gold}"
+
+    def mistake(self, rng: random.Random, item: Item) -> str:
+        """One digit replaced, or the last one left out."""
+        place = rng.randrange(len(item.gold) + 1)
+        if place == len(item.gold):
+            return f" {item.gold[:-1]}"
+        other = rng.choice([d for d in "123456789" if d != item.gold[place]])
+        return f" {item.gold[:place]}{other}{item.gold[place + 1 :]}"
+
+
+POPULATION = Counting()
