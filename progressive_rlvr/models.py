@@ -105,8 +105,8 @@ def _contiguous_head(model: PreTrainedModel) -> PreTrainedModel:
     """Hand the head contiguous hidden states.
 
     torch 2.13 on a CPU does not fold the batch of a strided slice, such as the last position of every prompt, into one
-    product if the weight is frozen, which it is while an adapter trains: 24 s in place of .03 s for SmolLM2's head in
-    bfloat16 and 64 prompts.
+    product if the weight is frozen, which it is while an adapter trains: in bfloat16 a thousand times slower for
+    SmolLM2's head and 64 prompts (`benchmarks/head.py`).
     """
     head = model.get_output_embeddings()
     head.register_forward_pre_hook(lambda _, inputs: (inputs[0].contiguous(), *inputs[1:]))
