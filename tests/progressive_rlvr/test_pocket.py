@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import random
 from pathlib import Path
 
 import pytest
@@ -42,20 +41,6 @@ def test_prompts_and_completions_survive_the_tokenizer_and_fit(family: Family) -
         assert len(tokenizer(item.prompt)["input_ids"]) <= 48
         # One more token ends the completion.
         assert len(tokenizer(family.write(item))["input_ids"]) < family.max_new_tokens
-
-
-@by_domain
-def test_an_item_depends_on_seed_and_index_only(family: Family) -> None:
-    assert family.draw("a", 5) == family.draw("a", 9)[:5]
-    assert family.draw("a", 5) != family.draw("b", 5)
-
-
-@by_domain
-def test_the_verifier_accepts_the_careful_and_refuses_nearly_all_mistakes(family: Family) -> None:
-    domain, rng = get_domain(family.domain), random.Random(0)
-    items = family.draw("verifier", 100)
-    assert all(domain.verify(family.write(i), i).correct for i in items)
-    assert sum(domain.verify(family.mistake(rng, i), i).correct for i in items) <= 5
 
 
 @by_domain

@@ -1,4 +1,4 @@
-"""The populations for a small real model: what is right is accepted, what is plausible and wrong is not."""
+"""The generated populations: what is right is accepted, what is plausible and wrong is not."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import re
 
 import pytest
 
-from domains.base import Reason
+from domains import pocket, small
 from domains.pocket import Family
 from domains.registry import get_domain
-from domains.small import FAMILIES
 
-by_family = pytest.mark.parametrize("family", FAMILIES, ids=lambda f: f.name)
+FAMILIES = (*pocket.FAMILIES, *small.FAMILIES)
+
+by_family = pytest.mark.parametrize("family", FAMILIES, ids=lambda f: f"{f.domain}-{f.name}")
 
 
 @by_family
@@ -27,9 +28,7 @@ def test_the_verifier_accepts_the_careful_and_refuses_nearly_all_mistakes(family
     domain, rng = get_domain(family.domain), random.Random(0)
     items = family.draw("verifier", 100)
     assert all(domain.verify(family.write(i), i).correct for i in items)
-    mistakes = [domain.verify(family.mistake(rng, i), i) for i in items]
-    assert sum(verdict.correct for verdict in mistakes) <= 5
-    assert {verdict.reason for verdict in mistakes if not verdict.correct} == {Reason.WRONG}
+    assert sum(domain.verify(family.mistake(rng, i), i).correct for i in items) <= 5
 
 
 def test_the_examples_and_the_answers_of_counting_are_what_python_says() -> None:
