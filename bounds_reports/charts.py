@@ -127,10 +127,20 @@ def accuracy_chart(marks: Sequence[Mark], floor: Floor, label: str, *, narrow: b
     return canvas.markup()
 
 
+def _fitting(text: str, size: float, width: float) -> str:
+    """The text, or as much of its beginning as fits before an ellipsis."""
+    if text_width(text, size) <= width:
+        return text
+    while text and text_width(f"{text}…", size) > width:
+        text = text[:-1]
+    return f"{text}…"
+
+
 def overview_chart(domains: Sequence[Domain], label: str, *, narrow: bool) -> Markup:
     """One row per domain: the floor as a bar, base, coded and LoRA as dots with their labels above."""
     width = NARROW if narrow else WIDE
-    x0, x1 = (2.0, width - 6.0) if narrow else (132.0, width - 130.0)
+    names = max((text_width(domain.name, 13) for domain in domains), default=0.0)
+    x0, x1 = (2.0, width - 6.0) if narrow else (min(max(132.0, names + 12), 260.0), width - 130.0)
     row, top = (86.0, 18.0) if narrow else (58.0, 26.0)
     bottom = top + row * len(domains)
     canvas = Canvas(width, bottom + 4, label, "narrow" if narrow else "wide")
@@ -144,10 +154,10 @@ def overview_chart(domains: Sequence[Domain], label: str, *, narrow: bool) -> Ma
         kind = "sure" if domain.floor.certified else "draft"
         edge = at(domain.floor.value)
         if narrow:
-            canvas.text(0, middle - 43, domain.name, "name big")
+            canvas.text(0, middle - 43, _fitting(domain.name, 13, width - 76), "name big")
             canvas.text(width - 4, middle - 43, domain.floor.text, f"value {kind} strong", "end")
         else:
-            canvas.text(0, middle + 5, domain.name, "name big")
+            canvas.text(0, middle + 5, _fitting(domain.name, 13, x0 - 12), "name big")
             canvas.text(width - 4, middle + 6, domain.floor.text, f"value {kind} huge", "end")
         canvas.add("rect", cls=f"bar {kind}", x=x0, y=middle - 7, width=max(0.0, edge - x0), height=14)
         base = next((mark for mark in domain.marks if mark.key == "base"), None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
@@ -15,7 +16,7 @@ from bounds_reports import charts, holdout
 from bounds_reports.advice import advise, relative_entropy
 from bounds_reports.numbers import apportion, fixed, percent, places, points, probability
 from bounds_reports.sentences import _rough
-from bounds_reports.svg import Label, spread
+from bounds_reports.svg import Label, spread, text_width
 from bounds_reports.text import clip, markdown, specimen, title, visible
 
 
@@ -138,6 +139,15 @@ def test_charts_stay_inside_their_frame(narrow: bool, value: float) -> None:
         ):
             assert "nan" not in svg
             assert 'width="-' not in svg
+
+
+def test_the_names_of_the_overview_end_before_its_bars() -> None:
+    floor = charts.Floor(0.5, "50.0 %")
+    for name in ("Mathematics", "Mathematics · seed0", "Programming · " + "m" * 64):
+        svg = charts.overview_chart([charts.Domain(name, floor, ())], "label", narrow=False)
+        shown = re.findall(r'class="name big"[^>]*>([^<]*)<', svg)[0]
+        assert text_width(shown, 13) < float(re.findall(r'<rect class="bar sure" x="([0-9.]+)"', svg)[0])
+        assert shown == name or (shown.endswith("…") and name.startswith(shown[:-1]))
 
 
 def test_charts_of_nothing() -> None:
