@@ -23,6 +23,7 @@ from bounds_reports.groups import (
     groups_of,
     jointly,
     median_accounting,
+    population,
     shown,
 )
 from bounds_reports.load import Source
@@ -81,8 +82,7 @@ def heading(group: Group) -> str:
 def about(group: Group) -> str:
     """What the certificates of a group have in common."""
     c = group.first
-    population = c.population.get("name", "") if isinstance(c.population, dict) else c.population
-    said = [f"population {clip(str(population), 80)[0]}"] if population else []
+    said = [f"population {named}"] if (named := population(c)) else []
     said += [f"design {c.design}", f"n = {c.n:,}" + (f", {c.draws} draws each" if c.draws > 1 else "")]
     return f"{', '.join(said)}, confidence {probability(c.risk)}"
 

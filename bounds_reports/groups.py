@@ -19,7 +19,7 @@ from bounds_reports.load import Source, find_sources, is_certificate, read_sourc
 from bounds_reports.numbers import Rounding, fixed, percent, points, probability
 from bounds_reports.schema import Certificate, Measured
 from bounds_reports.section import compressibility, domain_order
-from bounds_reports.text import title, visible
+from bounds_reports.text import clip, title, visible
 
 DASH = "—"
 _SEED = re.compile(r"(?:^|[-_])seed[-_]?(\d+)$")
@@ -201,9 +201,18 @@ def groups_of(sources: Sequence[Source], account: Account | None = None) -> list
 def _name(c: Certificate, claims: Iterable[tuple[object, ...]]) -> str:
     """The domain, with as much beside it as tells its claim from others on the page."""
     name = title(c.domain)
-    if sum(claim[:2] == (_base(c), c.domain) for claim in claims) > 1:
+    of_domain = [claim[2] for claim in claims if claim[:2] == (_base(c), c.domain)]
+    if len(set(of_domain)) > 1:
+        name += f", {clip(population(c), 40)[0]}"
+    if of_domain.count(str(c.population)) > 1:
         name += f", n = {c.n:,}" + (f" × {c.draws}" if c.draws > 1 else "")
     return f"{name}, development" if c.development else name
+
+
+def population(c: Certificate) -> str:
+    """What the producer called the prompts; empty where it did not."""
+    named = c.population.get("name", "") if isinstance(c.population, dict) else c.population
+    return clip(visible(str(named)), 80)[0]
 
 
 def _base(c: Certificate) -> str:

@@ -126,13 +126,14 @@ def test_claims_are_not_mixed(tmp_path: Path) -> None:
     """Another n, population or purpose is another claim: its certificates enter no median of the first."""
     write_seed(tmp_path, "mathematics-seed0")
     write_seed(tmp_path, "mathematics-seed1", population="another")
-    write_seed(tmp_path, "mathematics-seed2", draws=4)
-    write_seed(tmp_path, "mathematics-seed3", purpose="development")
+    write_seed(tmp_path, "mathematics-seed2", population="pocket", draws=4)
+    write_seed(tmp_path, "mathematics-seed3", population="pocket", purpose="development")
     write_seed(tmp_path, "mathematics-seed4", base="smollm2-135m")
     page, text, data = compared(tmp_path, out=tmp_path / "out")
     assert [len(claim["certificates"]) for claim in data["claims"]] == [1] * 5
-    assert "| pocket · Mathematics, n = 1,000 × 4 |" in text
-    assert "| pocket · Mathematics, n = 1,000, development |" in text
+    assert "| pocket · Mathematics, another |" in text
+    assert "| pocket · Mathematics, pocket, n = 1,000 × 4 |" in text
+    assert "| pocket · Mathematics, pocket, n = 1,000, development |" in text
     assert "| smollm2-135m · Mathematics |" in text
     assert data["claims"][-1]["base"] == "smollm2-135m"
     assert "Development, not a certificate" in page
